@@ -34,6 +34,7 @@ struct world {
     int cores, core_sharers;                             /* world_cores(), world_core_sharers() */
     int splits;       /* number of groups made so far, which gives each group its own tags */
     int tag_max;      /* the largest tag that the MPI library takes */
+    int is_watched;   /* 1: world_watch() has set hang_seconds; atomic */
     int hang_seconds; /* seconds of world_watch(); atomic: the main thread sets it, the
                        communication thread reads it */
     struct watch *watch;

@@ -249,6 +249,7 @@ void world_stop(struct world *world)
 void world_watch(struct world *world, int seconds)
 {
     __atomic_store_n(&world->hang_seconds, seconds, __ATOMIC_RELAXED);
+    __atomic_store_n(&world->is_watched, 1, __ATOMIC_RELEASE);
 }
 
 int world_rank(const struct world *world)

@@ -9,6 +9,7 @@
 
 #include <pthread.h>
 
+#include "base/clock.h"
 #include "comm/gpu/link.h"
 #include "comm/transport.h"
 #include "device/device.h"
@@ -85,22 +86,23 @@ static inline enum device_stream op_stream(const struct operation *op)
 int channel_copy(struct operation *op, void *to, const void *from, int64_t bytes, const char *what);
 
 /* pieces.c: channel_begin_piece() is to be called before each piece of a sum is enqueued on the
- * reduce stream; it waits while too many are enqueued and not done, link_hang_ns() at most, and
- * returns GIVEN, or FAILED with op->err set.  link_open_pieces() makes what that needs, for
- * link_close_pieces() also after a failure, and returns 0, or -1 with err set. */
+ * reduce stream; it waits while too many are enqueued and not done, for link_hang_ns() without
+ * progress at most, and returns GIVEN, or FAILED with op->err set.  link_open_pieces() makes what
+ * that needs, for link_close_pieces() also after a failure, and returns 0, or -1 with err set. */
 int link_open_pieces(struct link *l, struct error *err);
 void link_close_pieces(struct link *l);
 int channel_begin_piece(struct operation *op);
 
-/* Return how long to wait for a peer, in ns: run.hang_seconds once the run watches for that, before
- * it 600 s. */
+/* Return how long to wait for a peer, in ns: run.hang_seconds (0: for ever) once world_watch() has
+ * set it, before that 600 s. */
 int64_t link_hang_ns(const struct link *l);
 
 /* A limit on how long to wait without progress of this rank (mesh_set_progress()): what is waited
  * for may be enqueued behind much that computes.  link_limit_begin() starts it, and
- * link_limit_is_over() returns 1 once most_ns have passed since then and since the last progress.
- */
+ * link_limit_is_over() returns 1 once most_ns (0: never) have passed since then and since the last
+ * progress, but for time in which the job was suspended.  To be asked several times a second. */
 struct link_limit {
+    struct clock_awake awake;
     int64_t most_ns, since_ns, progress;
 };
 struct link_limit link_limit_begin(const struct link *l, int64_t most_ns);

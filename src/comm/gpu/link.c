@@ -171,8 +171,9 @@ fail:
 
 int64_t link_hang_ns(const struct link *l)
 {
+    int is_watched = __atomic_load_n(&l->world->is_watched, __ATOMIC_ACQUIRE);
     int seconds = __atomic_load_n(&l->world->hang_seconds, __ATOMIC_RELAXED);
-    return (int64_t)(seconds ? seconds : TIME_LIMIT_S) * 1000000000;
+    return (int64_t)(is_watched ? seconds : TIME_LIMIT_S) * 1000000000;
 }
 
 static int64_t progress_of(const struct link *l)
@@ -182,17 +183,19 @@ static int64_t progress_of(const struct link *l)
 
 struct link_limit link_limit_begin(const struct link *l, int64_t most_ns)
 {
-    return (struct link_limit){most_ns, clock_ns(), progress_of(l)};
+    struct link_limit limit = {.most_ns = most_ns, .progress = progress_of(l)};
+    limit.since_ns = clock_awake_ns(&limit.awake);
+    return limit;
 }
 
 int link_limit_is_over(const struct link *l, struct link_limit *limit)
 {
-    const int64_t now_ns = clock_ns(), progress = progress_of(l);
+    const int64_t now_ns = clock_awake_ns(&limit->awake), progress = progress_of(l);
     if (progress != limit->progress) {
         limit->progress = progress;
         limit->since_ns = now_ns;
     }
-    return now_ns - limit->since_ns > limit->most_ns;
+    return limit->most_ns && now_ns - limit->since_ns > limit->most_ns;
 }
 
 void mesh_set_progress(struct mesh *mesh, mesh_progress *progress, void *arg)

@@ -7,7 +7,7 @@
  * it per channel, ends the root, and makes a first transfer on each channel.  Later calls come from
  * the one thread that enqueues, in program order.  Communicators do not block: a call that has to
  * wait for peers returns "in progress", and the caller asks for its state until it is done or
- * link_hang_ns() have passed.
+ * link_hang_ns() have passed without progress.
  */
 #ifndef TRIREME_COMM_GPU_NCCL_H
 #define TRIREME_COMM_GPU_NCCL_H

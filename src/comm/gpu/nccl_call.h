@@ -22,8 +22,8 @@ static inline cudaStream_t nccl_stream(const struct channel *c)
 int nccl_failed(const struct channel *c, const char *what, ncclResult_t code, struct error *err);
 
 /* Wait, after a call of NCCL that returned code, until c's communicator can be called again.  Only
- * the first transfers of a kind, which make connections, take time.  Waits link_hang_ns() at
- * most.  Returns 0, or -1 with err set. */
+ * the first transfers of a kind, which make connections, take time.  Waits for link_hang_ns()
+ * without progress at most.  Returns 0, or -1 with err set. */
 int nccl_wait_for_call(struct channel *c, const char *what, ncclResult_t code, struct error *err);
 
 /* Return whether c's communicator can be called now (READY), not yet (WAITS), or never again

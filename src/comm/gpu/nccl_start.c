@@ -67,7 +67,7 @@ static int together(struct link *l, const struct nccl_wait *s, ncclResult_t code
     do {
         if (state == NCCL_WAITS)
             state = wait_for_part(s, ROUND_NS, err);
-        int expired = state == NCCL_WAITS && clock_ns() - begin_ns > hang_ns;
+        int expired = hang_ns && state == NCCL_WAITS && clock_ns() - begin_ns > hang_ns;
         if (expired) {
             nccl_too_long(s->second ? s->second : s->first, s->what, hang_ns, err);
             state = NCCL_BROKEN;
