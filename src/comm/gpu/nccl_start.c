@@ -150,12 +150,15 @@ static int split(struct channel *c, struct error *err)
     return together(l, &step, code, err);
 }
 
-/* The first transfers, of a few bytes: connections are made now, and a network that does not work
- * is found now.  Sums over all ranks are made by different algorithms for few and for many bytes,
- * and NCCL connects each at its first use (since 2.22), so one of many bytes is made, too. */
+/* The first transfers: connections are made now, and a network that does not work
+ * is found now.  NCCL has different algorithms for few and for many bytes (since 2.23 for gathers
+ * and reduce-scatters, too) and connects each at its first use (since 2.22), so collectives of many
+ * bytes are made, too: what fills half of the staging. */
 enum greeting {
     GREET_GATHER,
+    GREET_LARGE_GATHER,
     GREET_REDUCE,
+    GREET_LARGE_REDUCE,
     GREET_SUM,
     GREET_LARGE_SUM,
     GREET_MESSAGES,
@@ -213,20 +216,28 @@ static int greet(struct channel *c, enum greeting greeting, struct error *err)
     cudaStream_t stream = nccl_stream(c);
     char *in = link_staging(l, 0), *out = link_staging(l, 1);
     struct nccl_wait step = {.what = "first transfer", .first = c, .stream_of_first = 1};
+    const size_t half = l->device_staging_bytes / 2;
+    const size_t large = half / (size_t)c->group->size / sizeof(float); /* floats of each rank */
     struct nccl_swap swap = {
         .from = out, .into = in, .into_step = PART, .part = PART, .total = c->group->size * PART};
     ncclResult_t code = ncclSuccess;
     switch (greeting) {
     case GREET_GATHER: code = ncclAllGather(out, in, PART, ncclInt8, comm_of(c), stream); break;
+    case GREET_LARGE_GATHER:
+        code = ncclAllGather(out, in, large * sizeof(float), ncclInt8, comm_of(c), stream);
+        break;
     case GREET_REDUCE:
         code = ncclReduceScatter(in, out, FLOATS, ncclFloat32, ncclSum, comm_of(c), stream);
+        break;
+    case GREET_LARGE_REDUCE:
+        code = ncclReduceScatter(in, out, large, ncclFloat32, ncclSum, comm_of(c), stream);
         break;
     case GREET_SUM:
         code = ncclAllReduce(out, out, FLOATS, ncclFloat32, ncclSum, comm_of(c), stream);
         break;
     case GREET_LARGE_SUM:
-        code = ncclAllReduce(out, out, l->device_staging_bytes / 2 / sizeof(float), ncclFloat32,
-                             ncclSum, comm_of(c), stream);
+        code =
+            ncclAllReduce(out, out, half / sizeof(float), ncclFloat32, ncclSum, comm_of(c), stream);
         break;
     case GREET_MESSAGES: code = nccl_swap(c, &swap, SWAP_OUT); break;
     default: code = greet_peers(c, in, out); break;
@@ -238,8 +249,10 @@ static int greet(struct channel *c, enum greeting greeting, struct error *err)
 static int is_due(const struct channel *c, enum greeting greeting)
 {
     switch (greeting) {
-    case GREET_GATHER: return c->stream == COMM_GATHER;
+    case GREET_GATHER:
+    case GREET_LARGE_GATHER: return c->stream == COMM_GATHER;
     case GREET_REDUCE:
+    case GREET_LARGE_REDUCE:
     case GREET_SUM:
     case GREET_LARGE_SUM: return c->stream == COMM_REDUCE;
     case GREET_MESSAGES: return c->messages;
