@@ -102,21 +102,57 @@ static struct device_event *event_of(const struct step_run *run, int i)
     return async_program(run->x, run->program)->event[run->x->async->slot][i];
 }
 
-/* Set err to name the first transfer that has not ended: everything waits for it.  Returns -1. */
+/* Is instruction i open: enqueued, with an event that has not come? */
+static int is_open(const struct executor *x, const struct async_waited *w, int i)
+{
+    struct device_event *event = async_program(x, w->program)->event[w->slot][i];
+    return event && device_event_done(x->device, event, NULL) == 0;
+}
+
+/* Has all come that instruction i waits for on other streams? */
+static int may_begin(const struct executor *x, const struct async_waited *w, int i)
+{
+    for (int s = 0; s < STREAM_HOST; s++)
+        if (w->program->instr[i].wait[s] >= 0 && is_open(x, w, w->program->instr[i].wait[s]))
+            return 0;
+    return 1;
+}
+
+/* Return the first transfer that has begun and not ended, or -1.  One that waits for a kernel of
+ * this rank's own GPU has not begun, nor has any behind it on its stream. */
+static int first_begun(const struct executor *x, const struct async_waited *w)
+{
+    int waits[STREAMS] = {0};
+    for (int i = 0; i < w->end; i++) {
+        const struct instr *instr = &w->program->instr[i];
+        if (!instr_is_transfer(instr) || waits[instr->stream] || !is_open(x, w, i))
+            continue;
+        if (may_begin(x, w, i))
+            return i;
+        waits[instr->stream] = 1;
+    }
+    return -1;
+}
+
+/* Set err to name what everything waits for: the first transfer that has begun and not ended, or
+ * where there is none, the first instruction that this rank's GPU has not ended.  Returns -1. */
 static int hang(const struct executor *x, const struct async_waited *w, struct error *err)
 {
     const struct program *program = w->program;
-    const struct async_program *own = async_program(x, program);
+    const int at = first_begun(x, w), open = async_first_open(x, w, 0);
     char name[TRACE_NAME];
     err->code = EXIT_HANG;
-    for (int i = 0; i < w->end; i++)
-        if (instr_is_transfer(&program->instr[i]) &&
-            device_event_done(x->device, own->event[w->slot][i], NULL) == 0)
-            return error_set(err,
-                             "nothing has moved for %d s: instruction %d (%s) waits in group %s "
-                             "for the other members",
-                             x->hang_seconds, i, instr_text(program, i, name, sizeof name),
-                             group_name(mesh_group_of(x->mesh, program->instr[i].axes)));
+    if (at >= 0)
+        return error_set(err,
+                         "nothing has moved for %d s: instruction %d (%s) waits in group %s for "
+                         "the other members",
+                         x->hang_seconds, at, instr_text(program, at, name, sizeof name),
+                         group_name(mesh_group_of(x->mesh, program->instr[at].axes)));
+    if (open < w->end)
+        return error_set(err,
+                         "a step has not ended for %d s: this rank's GPU has not finished "
+                         "instruction %d (%s)",
+                         x->hang_seconds, open, instr_text(program, open, name, sizeof name));
     return error_set(err, "a step has not ended for %d s on the GPU, though no transfer is open",
                      x->hang_seconds);
 }
