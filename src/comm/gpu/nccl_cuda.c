@@ -1,6 +1,6 @@
 /* nccl_cuda.c - find out with which CUDA the NCCL that is loaded was compiled.
  *
- * NCCL has no function that tells.  Its library holds the text of its first log line, for example
+ * NCCL has no function for that.  Its library holds the text of its first log line, for example
  * "NCCL version 2.26.2+cuda12.2", and the dynamic linker knows the library's file.
  */
 #include "comm/gpu/nccl_cuda.h"
