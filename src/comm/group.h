@@ -88,7 +88,8 @@ const char *group_name(const struct group *group); /* the group's */
  * What differs from host memory:
  *  - Messages that follow one another and touch different memory are held, and enqueued together
  *    when one of them is given to comm_wait() or comm_test(), or another operation is started.  So
- *    that no two ranks wait for each other, start all messages first, and then wait for all.
+ *    that no two ranks wait for each other, start all messages first, and then wait for all.  The
+ *    steps of a program wait after each message, so that there none travels with another.
  *  - Sums of fp32 and fp64 are the library's: in an order of its own, the same in every run.  Sums
  *    of bf16 and fp16 terms are taken in rank order, in fp32.
  *  - Where terms are summed in rank order, the old value of recv (accumulate) is the first term.

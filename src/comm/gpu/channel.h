@@ -44,7 +44,8 @@ struct link {
     mesh_progress *progress; /* mesh_set_progress(); NULL: not known */
     void *progress_arg;
     unsigned pieces; /* of sums, enqueued so far on the reduce stream (pieces.c) */
-    struct device_event *piece_event[PIECE_EVENTS]; /* of the last blocks of these; NULL */
+    struct device_event *piece_event[PIECE_EVENTS]; /* recorded before the first piece of a
+                                                       block; never NULL in a step */
     struct operation *held[GROUP_MESSAGES];         /* messages to be given to NCCL as one group */
     int messages_held;
     void *registered[MESH_REGISTERED];            /* start of each range; NULL: a free place */

@@ -13,7 +13,8 @@
  *
  * Sends and receives are held until an operation follows that is no message, or depends on one of
  * them, and are given to NCCL as one group: two members that send to one another must both also
- * receive.
+ * receive.  In a step of a program each message is a group of its own, because end_instr()
+ * (execute_async.c) calls comm_wait() after each transfer.
  */
 #include "base/round.h"
 #include "comm/gpu/nccl_call.h"

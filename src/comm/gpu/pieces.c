@@ -43,8 +43,9 @@ static int poll_transfers(struct operation *op)
     return -1;
 }
 
-/* Wait for an event, but no longer than a peer may take. */
-static int wait_for(struct operation *op, struct device_event *event)
+/* Wait until the pieces before an event are done, for link_hang_ns() without progress at most.
+ * Returns 0: the caller may go on; or -1 with op->err set. */
+static int wait_for_pieces(struct operation *op, struct device_event *event)
 {
     struct link *l = op->group->link;
     const struct timespec nap = {.tv_nsec = NAP_NS};
@@ -89,7 +90,8 @@ int channel_begin_piece(struct operation *op)
     struct device_event *event = l->piece_event[piece / BLOCK % PIECE_EVENTS];
     if (piece % BLOCK)
         return GIVEN;
-    return wait_for(op, event) || device_event_record(l->device, event, op_stream(op), &op->err)
+    return wait_for_pieces(op, event) ||
+                   device_event_record(l->device, event, op_stream(op), &op->err)
                ? FAILED
                : GIVEN;
 }
