@@ -5,6 +5,7 @@
  * part that can fail on one rank all ranks agree, so that all go on or all return its error. */
 #include "train/session.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -273,14 +274,25 @@ static int prepare(struct session *s, const struct device_request *request, int 
     return 0;
 }
 
-/* Warn where cuDNN does not do attention; the executor has met all shapes while it prepared its
- * segments. */
+/* Warn where cuDNN does not do attention on a rank; the executor has met all shapes while it
+ * prepared its segments.  Collective. */
 static void warn_of_attention(const struct session *s)
 {
     struct device_attention attention;
+    char which[40] = "";
+    if (s->device->kind != DEVICE_CUDA)
+        return;
     device_attention(s->device, &attention);
-    if (attention.why[0] && world_rank(s->world) == 0)
-        log_warn(s->log, "attention by trireme's own kernels, not by cuDNN: %s", attention.why);
+    const int rank = world_rank(s->world), size = world_size(s->world);
+    double ranks = attention.why[0] != 0, first = attention.why[0] ? rank : size;
+    world_all_reduce(s->world, &ranks, 1, WORLD_SUM);
+    world_all_reduce(s->world, &first, 1, WORLD_MIN);
+    if (rank != (int)first)
+        return;
+    if ((int)ranks < size)
+        snprintf(which, sizeof which, " on %d of %d ranks", (int)ranks, size);
+    log_warn(s->log, "attention%s by trireme's own kernels, not by cuDNN: %s", which,
+             attention.why);
 }
 
 int session_open(struct session **out, struct world *world, struct log *log, struct mem *mem,
