@@ -112,8 +112,8 @@ static const struct key rows[] = {
          "libraries' products and attentions of the run's own shapes with trireme's kernels.  "
          "auto: once for a kind of GPU, its driver, libraries and this build, what was found being "
          "kept in ~/.cache/trireme; always: at each start; off: never.  Where cuBLASLt or cuDNN "
-         "is wrong, trireme's own kernels compute in its place; where an own kernel is wrong, "
-         "the run is refused"},
+         "is wrong, trireme's own kernels compute in its place, or another algorithm; where an own "
+         "kernel is wrong, the run is refused"},
 };
 
 const struct key_table schema_run = {.keys = rows, .count = sizeof rows / sizeof rows[0]};
