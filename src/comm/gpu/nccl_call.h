@@ -36,7 +36,7 @@ int nccl_too_long(const struct channel *c, const char *what, int64_t ns, struct 
 
 /* Pause in a loop that waits; times counts its rounds.  Returns at once in the first 2,000 of them,
  * later after 50 us. */
-void nccl_nap(int times);
+void nccl_nap(int64_t times);
 
 /* Return the version of the NCCL that is loaded (22803 is 2.28.3), or 0 where it does not say. */
 int nccl_version(void);

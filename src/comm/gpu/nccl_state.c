@@ -80,7 +80,7 @@ enum nccl_state nccl_state_of(struct channel *c, const char *what, struct error 
     return code == ncclSuccess ? NCCL_READY : code == ncclInProgress ? NCCL_WAITS : NCCL_BROKEN;
 }
 
-void nccl_nap(int times)
+void nccl_nap(int64_t times)
 {
     const struct timespec time = {.tv_nsec = NAP_NS};
     if (times > SPINS)
@@ -102,7 +102,7 @@ static int wait_ready(struct channel *c, const char *what, int64_t hang_ns, stru
 {
     enum { LOOK_EVERY = 400 };
     struct link_limit limit = {0};
-    for (int times = 0;; times++) {
+    for (int64_t times = 0;; times++) {
         enum nccl_state state = nccl_state_of(c, what, err);
         if (state != NCCL_WAITS)
             return state == NCCL_READY ? 0 : -1;

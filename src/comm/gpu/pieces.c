@@ -50,7 +50,7 @@ static int wait_for_pieces(struct operation *op, struct device_event *event)
     struct link *l = op->group->link;
     const struct timespec nap = {.tv_nsec = NAP_NS};
     struct link_limit limit = {0};
-    for (int times = 0;; times++) {
+    for (int64_t times = 0;; times++) {
         const int done = device_event_done(l->device, event, &op->err);
         if (done)
             return done > 0 ? 0 : -1;
@@ -82,7 +82,8 @@ void link_close_pieces(struct link *l)
         device_event_destroy(l->device, l->piece_event[i]);
 }
 
-/* An event that was never recorded counts as one that has come. */
+/* Before the first four blocks there is nothing to wait for: an event that was never recorded
+ * counts as one that has come. */
 int channel_begin_piece(struct operation *op)
 {
     struct link *l = op->group->link;
