@@ -59,9 +59,10 @@ int gpu_check_all(struct world *world, struct device_request *request, const str
     if (world_agree(world, rc ? -1 : 0, err))
         return -1;
     request->replaced = on_any_rank(world, check.replaced);
+    const unsigned disputed = request->replaced & on_any_rank(world, ~check.replaced);
     /* Ranks whose GPUs are alike have one file.  Where they found different things, none is kept,
      * and the next start checks again, as it does where keeping fails. */
-    if (!(on_any_rank(world, ~check.replaced) & request->replaced) && !check.was_kept)
+    if (!disputed && !check.was_kept)
         self_check_store(&check, key, &unkept);
     if (request->replaced && world_rank(world) == 0)
         log_warn(log,

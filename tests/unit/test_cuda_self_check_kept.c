@@ -91,6 +91,13 @@ static void verdicts_are_kept(void **state)
     assert_int_equal(self_check_store(&check, "A, driver 1", &err), 0);
     assert_int_equal(self_check_load(&kept, "A, driver 1"), 0);
     unlink(path);
+    for (int i = 0; i < check.rows;
+         i++) /* a check in which a library refused something is not kept */
+        check.row[i].is_refused = check.row[i].verdict == SELF_CHECK_REPLACED;
+    assert_int_equal(self_check_store(&check, "A, driver 1", &err), 0);
+    assert_int_equal(self_check_load(&kept, "A, driver 1"), -1);
+    for (int i = 0; i < check.rows; i++)
+        check.row[i].is_refused = 0;
     check.row[30].verdict = SELF_CHECK_WRONG; /* such a check is made again */
     check.wrong = 1;
     assert_int_equal(self_check_store(&check, "A, driver 1", &err), 0);
