@@ -10,8 +10,8 @@
  *   device_shape_check()         each of those noted, in the memory that it was met with
  *   device_shape_replace()       those that are wrong are computed otherwise from then on, on every
  *                                rank alike: a product by the library's next algorithm, which is to
- *                                be checked as well, and by trireme's own kernel after the last
- * one; an attention by trireme's own kernels
+ *                                be checked as well; after the last one by trireme's own kernel, in
+ *                                fp8 in bf16; an attention by trireme's own kernels
  *
  * Inputs are random numbers, but for attention, whose first head has scores far below 0 besides.
  * Compared are some rows at the beginning, in the middle and at the end, by the norm of the
@@ -47,7 +47,7 @@ void device_shape(const struct device *d, int i, int64_t shape[SHAPE_WORDS]);
 int device_shape_check(struct device *d, int i, struct shape_check *check, struct error *err);
 
 /* Who computes a shape that was replaced. */
-enum shape_check_replaced { SHAPE_BY_OWN_KERNELS, SHAPE_BY_OTHER_ALGORITHM };
+enum shape_check_replaced { SHAPE_BY_OWN_KERNELS, SHAPE_IN_BF16, SHAPE_BY_OTHER_ALGORITHM };
 
 /* From now on have this shape computed otherwise, also one that another rank noted.  Returns one of
  * enum shape_check_replaced, or -1 with err set. */

@@ -153,7 +153,12 @@ static int is_known(const struct session *s, const struct shape_check *check)
 static void warn(const struct session *s, const struct shape_check *check,
                  enum shape_check_replaced by)
 {
-    const int is_last = by == SHAPE_BY_OWN_KERNELS;
+    static const char *const instead[] = {
+        [SHAPE_BY_OWN_KERNELS] = "trireme's own kernels compute it, more slowly",
+        [SHAPE_IN_BF16] = "it is computed in bf16, more slowly",
+        [SHAPE_BY_OTHER_ALGORITHM] = "another of its algorithms computes it, if one is right",
+    };
+    const int is_last = by != SHAPE_BY_OTHER_ALGORITHM;
     char wrong[96] = "gives no numbers, or refuses it";
     if (world_rank(s->world) != 0 || (is_known(s, check) && !is_last))
         return;
@@ -161,14 +166,10 @@ static void warn(const struct session *s, const struct shape_check *check,
         snprintf(wrong, sizeof wrong, "is wrong by %.2g of the result, %.2g allowed", check->off,
                  check->bound);
     if (is_known(s, check))
-        log_warn(s->log,
-                 "%s: the library's other algorithms are no better; trireme's own kernel computes "
-                 "it, many times as slowly",
-                 check->name);
+        log_warn(s->log, "%s: the library's other algorithms are no better; %s", check->name,
+                 instead[by]);
     else
-        log_warn(s->log, "%s: the library %s; %s", check->name, wrong,
-                 is_last ? "trireme's own kernels compute it, more slowly"
-                         : "another of its algorithms computes it, if one is right");
+        log_warn(s->log, "%s: the library %s; %s", check->name, wrong, instead[by]);
 }
 
 /* Replace all, and add those that are new to the session's list. */

@@ -114,7 +114,7 @@ void cuda_shape(const struct device *d, int i, int64_t *shape)
     }
 }
 
-/* ---- both ---- */
+/* ---- checking and replacing ---- */
 
 int cuda_shape_check(struct device *d, int i, struct shape_check *check, struct error *err)
 {

@@ -24,8 +24,9 @@ int shape_product_check(struct device *d, const struct gemm_noted *n, struct sha
 int shape_attention_check(struct device *d, const struct shape_attention *n,
                           struct shape_check *check, struct error *err);
 
-/* Let another algorithm of the library compute a product, or, where it has no other, trireme's own
- * kernel.  Returns one of enum shape_check_replaced, or -1 with err set. */
+/* Let another algorithm of the library compute a product; where it has no other, trireme's own
+ * kernel, or in fp8 the library in bf16.  Returns one of enum shape_check_replaced, or -1 with err
+ * set. */
 int shape_product_replace(struct device *d, const struct gemm_key *key, struct error *err);
 
 /* ---- shape_compare.c ---- */
@@ -43,7 +44,7 @@ void shape_compare_add(struct shape_compare *sum, enum dtype dt, const void *got
  * both were infinite. */
 double shape_compare_share(const struct shape_compare *sum);
 
-/* The larger one; NaN where a is. */
+/* The larger one; NaN where one of them is. */
 double shape_compare_larger(double a, double b);
 
 /* The first row of a block of `rows` rows of `all`. */

@@ -145,5 +145,7 @@ int shape_product_replace(struct device *d, const struct gemm_key *key, struct e
         return -1;
     }
     gemm_put(s, p);
-    return p->plain ? SHAPE_BY_OWN_KERNELS : SHAPE_BY_OTHER_ALGORITHM;
+    if (!p->plain)
+        return SHAPE_BY_OTHER_ALGORITHM;
+    return key->fp8 ? SHAPE_IN_BF16 : SHAPE_BY_OWN_KERNELS;
 }
