@@ -81,6 +81,7 @@ static int buffer_of(struct program *program, struct runs_buffers *b, const stru
 {
     const struct unit_boundaries *own = &program->units->boundary[run->unit];
     struct runs_unit_buffers *at = runs_unit_buffers(program, b, run->micro, run->unit);
+    int *deferred = runs_deferred(program, b, run->micro, run->unit);
     if (space < SPACE_GRAD) {
         const struct run_use *use = &run->use[space - SPACE_PARAM];
         return use->decoded >= 0 ? use->decoded : use->param;
@@ -102,8 +103,8 @@ static int buffer_of(struct program *program, struct runs_buffers *b, const stru
         return at->saved;
     case SPACE_DEFERRED:
         if (run->phase == PHASE_BACKWARD_INPUT)
-            passing(program, &at->deferred, "deferred", run, run->segment->deferred_bytes);
-        return at->deferred;
+            passing(program, deferred, "deferred", run, run->segment->deferred_bytes);
+        return *deferred;
     case SPACE_CACHE: return program->state->cache[run->unit];
     case SPACE_CONST: return program->state->constants;
     case SPACE_LOSS: return program->state->over_data;

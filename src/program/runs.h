@@ -8,12 +8,15 @@
 struct runs_buffers;
 
 /* The sets of addresses at which these buffers lie, by number.  A micro-batch takes over the set of
- * an earlier one that needs it no longer, so that no more CUDA graphs than sets are captured. */
+ * an earlier one that needs it no longer, so that CUDA graphs are captured for no more than the
+ * combinations of sets. */
 struct runs_sets {
     int *own;      /* [stage, micro-batch]: set for what units of the stage make */
     int *received; /* [stage, micro-batch]: set for what the stage receives; numbered apart */
+    int *deferred; /* [stage, micro-batch]: set for what the input part of backward keeps for the
+                      weight part; numbered apart */
     int *loaded;   /* [micro-batch]: set for what LOAD loads; numbered apart */
-    int owns, receipts, loads; /* how many sets of each kind there are */
+    int owns, receipts, defers, loads; /* how many sets of each kind there are */
 };
 
 /* Begin with no buffer made.  program and sets are the caller's and must outlive what this returns,

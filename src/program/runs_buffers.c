@@ -1,9 +1,10 @@
 /* runs_buffers.c - the buffers that pass between runs, by unit and by set of addresses (runs.h).
  *
- * What the rank makes and what it receives are noted apart, as their sets are numbered apart:
+ * What has sets that are numbered apart is noted apart:
  *
  *   made       of an own unit: its output, what it keeps for backward, and its output's gradient
  *              if that is made here
+ *   deferred   of an own unit: what the input part of backward keeps for the weight part
  *   received   of a unit of another rank: its output
  *              of an own unit: its output's gradient, if that comes from another rank
  *
@@ -37,6 +38,12 @@ struct runs_received_buffers *runs_received_buffers(const struct program *progra
     int stage = runs_stage_of(program, unit) + !b->crossing[unit].is_own;
     int set = b->sets->received[stage * program->micros + micro];
     return &b->received[set * b->units + unit];
+}
+
+int *runs_deferred(const struct program *program, const struct runs_buffers *b, int micro, int unit)
+{
+    int set = b->sets->deferred[runs_stage_of(program, unit) * program->micros + micro];
+    return &b->deferred[set * b->units + unit];
 }
 
 int *runs_output(const struct program *program, const struct runs_buffers *b, int micro, int unit)
@@ -103,6 +110,7 @@ struct runs_buffers *runs_open(const struct program *program, const struct runs_
     b->sets = sets;
     b->unit = make_table(sets->owns * b->units, sizeof *b->unit);
     b->received = make_table(sets->receipts * b->units, sizeof *b->received);
+    b->deferred = make_table(sets->defers * b->units, sizeof *b->deferred);
     b->loaded = make_table(sets->loads, sizeof *b->loaded);
     b->carried = make_table(b->units, sizeof *b->carried);
     b->slots = runs_slots_read(program);
@@ -117,6 +125,7 @@ void runs_close(struct runs_buffers *b)
     free(b->crossing);
     free(b->unit);
     free(b->received);
+    free(b->deferred);
     free(b->loaded);
     free(b->carried);
     free(b);

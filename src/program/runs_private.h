@@ -9,7 +9,6 @@ struct runs_unit_buffers {
     int output;      /* activation leaving the unit */
     int output_grad; /* its gradient, from the units that read it */
     int saved;       /* what forward keeps for backward */
-    int deferred;    /* what the input part of backward keeps for the weight part */
 };
 
 /* Buffers whose values another rank makes; -1: none yet. */
@@ -33,7 +32,8 @@ struct runs_buffers {
     struct runs_crossing *crossing;         /* per unit */
     struct runs_unit_buffers *unit;         /* by set and unit */
     struct runs_received_buffers *received; /* by set and unit */
-    int (*loaded)[LOAD_SLOTS];              /* by set */
+    int *deferred; /* by set and unit: what the input part of backward keeps for the weight part */
+    int (*loaded)[LOAD_SLOTS]; /* by set */
     int (*carried)[PHASES][2]; /* per unit and phase, two buffers: a transfer may still read that of
                                   the last run, so the next run of the same unit takes the other */
     int carried_now;           /* which of the two `carried` buffers the present run takes */
@@ -68,6 +68,11 @@ struct runs_unit_buffers *runs_unit_buffers(const struct program *program,
 struct runs_received_buffers *runs_received_buffers(const struct program *program,
                                                     const struct runs_buffers *b, int micro,
                                                     int unit);
+
+/* Return where the buffer is noted that a unit's input part of backward keeps for the weight part.
+ */
+int *runs_deferred(const struct program *program, const struct runs_buffers *b, int micro,
+                   int unit);
 
 /* Return where the buffer of a unit's output is noted, and that of the output's gradient: among
  * those of what is made or of what is received. */

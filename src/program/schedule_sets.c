@@ -11,6 +11,17 @@
  *
  * The stages of a rank share the sets.  A set of what is received goes with one of what is made:
  * the numbers of both repeat together.
+ *
+ * Where a schedule divides backward, what its input part keeps for its weight part has sets of its
+ * own, because it begins later, and with recomputation ends when the other values are long dead:
+ *
+ *   zb_h1, rank 1 of 4                F0 F1 F2 I0 F3 I1 W0 F4 I2 W1 F5
+ *     made, 3 sets (recompute: full)  [0 of 0..] [0 of 3......
+ *     deferred, 2 sets                         [0 of 0.]
+ *                                                    [1 of 1.....]
+ *
+ * The numbers of these do not repeat together, so that parts of backward are captured for more
+ * pairs of sets; in return no set holds memory that nothing needs.
  */
 #include "program/schedule_runs.h"
 
@@ -59,6 +70,21 @@ static int end_of(const struct schedule_runs *runs, const struct schedule_runs_a
     return action->first + action->count - 1 + sends;
 }
 
+/* Does an action need the addresses of what passes between units and of what forward keeps?  All do
+ * but the weight part of a backward that reads nothing but what the input part keeps for it. */
+static int needs_boundaries(const struct schedule_runs *runs,
+                            const struct schedule_runs_action *action)
+{
+    const uint64_t inputs = (1u << BOUNDARY_USES) - 1;
+    const uint64_t spaces = inputs << SPACE_INPUT | inputs << SPACE_INPUT_GRAD |
+                            space_bit(SPACE_OUTPUT) | space_bit(SPACE_OUTPUT_GRAD) |
+                            space_bit(SPACE_SAVED);
+    int needs = action->scheduled.phase != PHASE_BACKWARD_WEIGHT;
+    for (int r = action->first; r < action->first + action->count; r++)
+        needs |= ((runs->run[r].segment->reads | runs->run[r].segment->writes) & spaces) != 0;
+    return needs;
+}
+
 /* Find the spans of what stages make for each micro-batch, and of what they receive, with the
  * gradient that they send down.  A stage reads what the one below makes, and the one below reads
  * that gradient, where both are here. */
@@ -70,7 +96,7 @@ static void find_spans(const struct schedule_runs *runs, struct span *own, struc
     for (int k = 0; k < runs->actions; k++) {
         const struct schedule_runs_action *action = &runs->action[k];
         int at = action->scheduled.stage * micros + action->scheduled.micro;
-        if (!action->count)
+        if (!action->count || !needs_boundaries(runs, action))
             continue;
         span_run(&received[at], action->first, end_of(runs, action, WAY_DOWN));
         span_run(&own[at], action->first, end_of(runs, action, WAY_UP));
@@ -83,6 +109,19 @@ static void find_spans(const struct schedule_runs *runs, struct span *own, struc
         const struct schedule_runs_action *at = &runs->action[arrival->action];
         span_run(&received[needs->stage * micros + needs->micro],
                  at->first + (arrival->is_after ? at->count - 1 : 0), 0);
+    }
+}
+
+/* Find the spans of what the input part of backward keeps for the weight part. */
+static void find_deferred(const struct schedule_runs *runs, struct span *deferred)
+{
+    int micros = runs->program->micros, count = runs->program->units->stages * micros;
+    for (int at = 0; at < count; at++)
+        deferred[at] = (struct span){.at = at, .begin = runs->count};
+    for (int r = 0; r < runs->count; r++) {
+        const struct run *run = &runs->run[r];
+        if ((run->segment->reads | run->segment->writes) & space_bit(SPACE_DEFERRED))
+            span_run(&deferred[runs->program->units->stage[run->unit] * micros + run->micro], r, r);
     }
 }
 
@@ -128,20 +167,25 @@ void schedule_find_sets(const struct schedule_runs *runs, struct runs_sets *sets
     int micros = runs->program->micros, count = runs->program->units->stages * micros;
     struct span *own = array_make((size_t)count, sizeof *own);
     struct span *received = array_make((size_t)count, sizeof *received);
+    struct span *deferred = array_make((size_t)count, sizeof *deferred);
     struct span *loaded = array_make((size_t)micros, sizeof *loaded);
     *sets = (struct runs_sets){.own = array_make((size_t)count, sizeof(int)),
                                .received = array_make((size_t)count, sizeof(int)),
+                               .deferred = array_make((size_t)count, sizeof(int)),
                                .loaded = array_make((size_t)micros, sizeof(int))};
     find_spans(runs, own, received);
     sets->owns = give_sets(own, count, runs->count, sets->own);
     sets->receipts =
         give_received(received, count, runs->count, sets->own, sets->owns, sets->received);
+    find_deferred(runs, deferred);
+    sets->defers = give_sets(deferred, count, runs->count, sets->deferred);
     for (int m = 0; m < micros; m++)
         loaded[m] = (struct span){.at = m, .begin = runs->count};
     for (int r = 0; r < runs->count; r++)
         span_run(&loaded[runs->run[r].micro], r, r);
     sets->loads = give_sets(loaded, micros, runs->count, sets->loaded);
     free(loaded);
+    free(deferred);
     free(received);
     free(own);
 }
@@ -150,5 +194,6 @@ void schedule_free_sets(struct runs_sets *sets)
 {
     free(sets->own);
     free(sets->received);
+    free(sets->deferred);
     free(sets->loaded);
 }
