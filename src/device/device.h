@@ -83,7 +83,8 @@ struct device {
     size_t attention_bytes; /* scratch for the slices in which a GPU does attention's reproducible
                                backward; 0: DEVICE_ATTENTION_BYTES */
     unsigned replaced;      /* GPU: bits of enum device_family whose library must not be used */
-    const char *level;      /* "generic", "avx2", "avx512", "amx"; "sm_90" and the like on a GPU */
+    const char *level; /* "generic", "avx2", "avx512", "avx512_bf16", "amx"; "sm_90" and the like on
+                          a GPU */
     /* Bytes of a chunk of logits in the loss (graph/op_loss.c): logits_bytes fit a CPU's caches or
      * fill a GPU; where these hold few rows of a large vocabulary, up to logits_most bytes. */
     size_t logits_bytes, logits_most;
@@ -125,8 +126,8 @@ void device_close(struct device *device);
  * and device_sync() fails. */
 void device_give_up(struct device *device);
 
-/* The name of instruction set i, from 0, of those that are compiled in and that this machine runs,
- * best first; NULL after the last. */
+/* The name of instruction set i, from 0, of those that are compiled in and that this machine runs:
+ * 0 is the one that a run takes; NULL after the last. */
 const char *device_cpu_level(int i);
 
 /* Name of the library that multiplies matrices, with version ("oneDNN 2.6.3"). */

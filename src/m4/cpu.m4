@@ -1,12 +1,12 @@
 # TRIREME_CPU_LEVELS: which instruction sets the CPU kernels are compiled for.
-# On x86-64 the same sources are built up to four times and chosen at run time.
+# On x86-64 the same sources are built up to five times and chosen at run time.
 AC_DEFUN([TRIREME_CPU_LEVELS], [
   cpu_x86=no cpu_amx=no
   cpu_levels=generic
   AS_CASE([$host_cpu], [x86_64], [
     save_CFLAGS=$CFLAGS
     CFLAGS="$CFLAGS -march=x86-64-v4 -mavx512bf16"
-    AC_COMPILE_IFELSE([AC_LANG_PROGRAM], [cpu_x86=yes; cpu_levels="generic avx2 avx512"])
+    AC_COMPILE_IFELSE([AC_LANG_PROGRAM], [cpu_x86=yes; cpu_levels="generic avx2 avx512 avx512_bf16"])
     CFLAGS="$CFLAGS -mamx-tile -mamx-bf16"
     AC_COMPILE_IFELSE(
       [AC_LANG_PROGRAM([@%:@include <immintrin.h>], [_tile_zero(0); _tile_dpbf16ps(0, 1, 2);])],

@@ -10,12 +10,12 @@
  * step's products ("step", and "step_ms"), which no trainer on this library can beat.
  *
  * On the CPU the products are the library's, or with `in-run` those that a run uses, which are
- * trireme's (gemm_packed.c) in bf16 with AVX-512's bf16 or AMX, and of all types with AVX2 where
- * there is no AVX-512.  Times are the best of several by the clock; "step_cold" is the step by the
- * median of products of which each takes other operands than the one before, out of memory, as a
- * trainer's do.  On the first visible GPU: the median by events on its stream, of random data and
- * such operands; there "gpu" names it in place of "threads", and "copy_gbs" is its copy bandwidth
- * in GB/s, bytes read and bytes written both counted.
+ * trireme's (gemm_packed.c) in bf16 with AMX, or AMD's AVX-512 with bf16, and of all types on other
+ * processors with AVX-512 or AVX2.  Times are the best of several by the clock; "step_cold" is the
+ * step by the median of products of which each takes other operands than the one before, out of
+ * memory, as a trainer's do.  On the first visible GPU: the median by events on its stream, of
+ * random data and such operands; there "gpu" names it in place of "threads", and "copy_gbs" is its
+ * copy bandwidth in GB/s, bytes read and bytes written both counted.
  */
 #include <stdio.h>
 #include <stdlib.h>

@@ -8,7 +8,10 @@ const enum dtype op_types[TYPES] = {DTYPE_F32, DTYPE_BF16, DTYPE_F16};
 
 const struct packed packed[PACKED] = {
     {.level = "amx", .dt = DTYPE_BF16, .least_m = 64},
-    {.level = "avx512", .dt = DTYPE_BF16, .least_m = 384},
+    {.level = "avx512_bf16", .dt = DTYPE_BF16, .least_m = 384},
+    {.level = "avx512", .dt = DTYPE_BF16, .least_m = 64},
+    {.level = "avx512", .dt = DTYPE_F16, .least_m = 64},
+    {.level = "avx512", .dt = DTYPE_F32, .least_m = 64},
     {.level = "avx2", .dt = DTYPE_BF16, .least_m = 64},
     {.level = "avx2", .dt = DTYPE_F16, .least_m = 64},
     {.level = "avx2", .dt = DTYPE_F32, .least_m = 64},

@@ -86,7 +86,7 @@ struct device *open_device(const char *level, int threads);
 
 /* Levels that have kernels of their own for large products, and the operands these take.  Their
  * bits do not depend on the number of threads; the library may cut a sum by it. */
-enum { PACKED = 5 };
+enum { PACKED = 8 };
 extern const struct packed {
     const char *level;
     enum dtype dt;

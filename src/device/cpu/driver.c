@@ -30,7 +30,7 @@ static int never(void)
 #include <cpuid.h>
 #include <sys/syscall.h>
 
-extern const struct device_ops cpu_ops_avx2, cpu_ops_avx512;
+extern const struct device_ops cpu_ops_avx2, cpu_ops_avx512, cpu_ops_avx512_bf16;
 
 /* Not every compiler knows "f16c" in __builtin_cpu_supports(). */
 static int has_f16c(void)
@@ -49,7 +49,20 @@ static int has_avx512(void)
 {
     return has_avx2() && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
            __builtin_cpu_supports("avx512cd") && __builtin_cpu_supports("avx512dq") &&
-           __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512bf16");
+           __builtin_cpu_supports("avx512vl");
+}
+
+static int has_avx512_bf16(void)
+{
+    return has_avx512() && __builtin_cpu_supports("avx512bf16");
+}
+
+/* Intel's processors multiply bf16 in vectors at half the rate of fp32 (85 and 174 GFLOP/s on a
+ * core of an Emerald Rapids): they are made for tiles.  Where these are hidden, or the kernel does
+ * not permit them, products in fp32 are faster. */
+static int has_slow_bf16(void)
+{
+    return __builtin_cpu_is("intel");
 }
 
 #ifdef CPU_AMX_LEVEL
@@ -62,7 +75,7 @@ static int has_amx(void)
     enum { ASK_PERMISSION = 0x1023, TILE_DATA = 18 };
     const unsigned needed = 1u << 22 | 1u << 24; /* AMX-BF16, AMX-TILE */
     unsigned a, b, c, d;
-    return has_avx512() && __get_cpuid_count(7, 0, &a, &b, &c, &d) && (d & needed) == needed &&
+    return has_avx512_bf16() && __get_cpuid_count(7, 0, &a, &b, &c, &d) && (d & needed) == needed &&
            !syscall(SYS_arch_prctl, ASK_PERMISSION, TILE_DATA);
 }
 #define AMX_LEVEL \
@@ -70,30 +83,36 @@ static int has_amx(void)
 #else
 #define AMX_LEVEL
 #endif
-/* On processors with AVX-512, but without its bf16, the library makes all products: its vectors are
- * twice as wide as this level's.  Which is faster there was not measured. */
+/* A processor with a part of AVX-512 that is too little for the levels above has a library whose
+ * vectors are twice as wide as this level's.  Which is faster there was not measured. */
 static int has_avx2_only(void)
 {
     return !__builtin_cpu_supports("avx512f");
 }
 
-#define X86_LEVELS                        \
-    AMX_LEVEL{.ops = &cpu_ops_avx512,     \
-              .runs_here = has_avx512,    \
-              .packs_products = always,   \
-              .packed = "of bf16"},       \
-        {.ops = &cpu_ops_avx2,            \
-         .runs_here = has_avx2,           \
-         .packs_products = has_avx2_only, \
+#define X86_LEVELS                           \
+    AMX_LEVEL{.ops = &cpu_ops_avx512_bf16,   \
+              .runs_here = has_avx512_bf16,  \
+              .is_slow_here = has_slow_bf16, \
+              .packs_products = always,      \
+              .packed = "of bf16"},          \
+        {.ops = &cpu_ops_avx512,             \
+         .runs_here = has_avx512,            \
+         .packs_products = always,           \
+         .packed = "of all types"},          \
+        {.ops = &cpu_ops_avx2,               \
+         .runs_here = has_avx2,              \
+         .packs_products = has_avx2_only,    \
          .packed = "of all types"},
 #else
 #define X86_LEVELS
 #endif
 
-/* Best first; a machine that runs a level runs all levels after it. */
+/* In the order of preference; a machine that runs a level runs all levels after it. */
 static const struct {
     const struct device_ops *ops;
     int (*runs_here)(void);
+    int (*is_slow_here)(void);   /* NULL: never; is the level after it faster? */
     int (*packs_products)(void); /* are large products made by gemm_packed.c? */
     const char *packed;          /* of which operands */
 } levels[] = {X86_LEVELS{.ops = &cpu_ops_generic, .runs_here = always, .packs_products = never}};
@@ -103,15 +122,21 @@ enum { LEVELS = sizeof levels / sizeof levels[0] };
 static int best_level(void)
 {
     int level = 0;
-    while (!levels[level].runs_here())
+    while (!levels[level].runs_here() ||
+           (levels[level].is_slow_here && levels[level].is_slow_here()))
         level++;
     return level;
 }
 
 const char *device_cpu_level(int i)
 {
-    int level = best_level() + i;
-    return level < LEVELS ? levels[level].ops->name : NULL;
+    const int best = best_level();
+    if (i == 0)
+        return levels[best].ops->name;
+    for (int level = 0; level < LEVELS; level++)
+        if (level != best && levels[level].runs_here() && --i == 0)
+            return levels[level].ops->name;
+    return NULL;
 }
 
 const char *device_own_products(void)

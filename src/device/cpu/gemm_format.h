@@ -2,8 +2,8 @@
  *
  *   tiles     bf16, with AMX: blocks of 32 x 32 sums (gemm_block.h)
  *   vectors   bf16, where AVX-512 multiplies it: the same blocks
- *   strips    all types as fp32, with AVX2: blocks of all rows of a task by 16 columns
- *             (gemm_strip.h)
+ *   strips    all types as fp32, with AVX2, or AVX-512 alone: blocks of all rows of a task by 16 or
+ *             32 columns (gemm_strip.h)
  *
  * Packed operands are made of units, fp32 or pairs of bf16 (unit.h); op(b) lies in panels as wide
  * as a block.  M, N and K are the sizes of gemm_packed.c.

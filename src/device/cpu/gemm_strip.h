@@ -9,12 +9,14 @@
  *   panel  [k][STRIP_COLUMNS]
  *   sums   [STRIP_ROWS][STRIP_COLUMNS]
  *
- * Of AVX2's 16 registers sums take 12, a row of the panel takes 2, and an element of the strip 1.
+ * Of AVX2's 16 registers sums take 12, a row of the panel takes 2, and an element of the strip 1;
+ * of AVX-512's 32 sums take 28.
  *
  * Two multiplications a cycle, each of which is done four cycles later, need eight sums at least;
- * for 12 of them there are 8 loads, of which a processor makes two or three a cycle.  A panel of
- * one K stays in the first cache for all strips of a task, and those in the second (BLIS: Van Zee
- * and van de Geijn 2015).
+ * for 12 of them there are 8 loads, for 28 there are 16, of which a processor makes two or three a
+ * cycle.  A panel of one K stays in the first cache for all strips of a task, and those in the
+ * second (BLIS: Van Zee and van de Geijn 2015); with 16 lanes it is 64 KiB and half in the second
+ * too, where panels of 32 and 48 KiB are no faster.
  *
  * An operand's elements along k are neighbours in memory ("along"), or a row apart ("across").
  * Those along are transposed, a square of CPU_LANES at a time.
@@ -25,9 +27,11 @@
 #include "device/cpu/gemm_pack.h"
 #include "device/cpu/tile.h"
 
-/* Strips are for AVX2's vectors of 8 lanes; with 4 or 16 they are compiled, but not used. */
+/* Strips are for vectors of 8 and 16 lanes; with 4 they are compiled, but not used. */
 enum {
-    STRIP_ROWS = CPU_LANES < 6 ? CPU_LANES : 6,
+    STRIP_ROWS = CPU_LANES == 16  ? 14
+                 : CPU_LANES == 8 ? 6
+                                  : CPU_LANES,
     STRIP_COLUMNS = 2 * CPU_LANES,
     STRIP_STEP = CPU_LANES, /* of k: what is packed at a time */
     LINE = 16,              /* floats */
@@ -123,7 +127,7 @@ SIMD_INLINE void multiply_strip(const float *strip, const float *panel,
 {
     const int64_t bytes = value_bytes(dt);
     vf sum[STRIP_ROWS][2];
-#pragma GCC unroll 8
+#pragma GCC unroll 16
     for (int r = 0; r < STRIP_ROWS; r++) {
         __builtin_prefetch((char *)to->first + r * to->ld * bytes, 1);
         if (from->first)
@@ -137,7 +141,7 @@ SIMD_INLINE void multiply_strip(const float *strip, const float *panel,
 #pragma GCC unroll 1
         for (int s = 0; s < STRIP_STEP; s++, strip += STRIP_ROWS, panel += STRIP_COLUMNS) {
             vf left = vf_load(panel), right = vf_load(panel + CPU_LANES);
-#pragma GCC unroll 8
+#pragma GCC unroll 16
             for (int r = 0; r < STRIP_ROWS; r++) {
                 vf x = vf_set(strip[r]);
                 sum[r][0] += x * left;
@@ -145,7 +149,7 @@ SIMD_INLINE void multiply_strip(const float *strip, const float *panel,
             }
         }
     }
-#pragma GCC unroll 8
+#pragma GCC unroll 16
     for (int r = 0; r < STRIP_ROWS; r++)
 #pragma GCC unroll 2
         for (int64_t c = 0; c < 2; c++) {

@@ -5,13 +5,11 @@ libcpu_generic_a_SOURCES = $(cpu_kernels)
 libcpu_generic_a_CPPFLAGS = $(AM_CPPFLAGS) -DCPU_LEVEL=generic -DCPU_LANES=4
 libcpu_generic_a_CFLAGS = $(AM_CFLAGS) $(KERNEL_CFLAGS)
 if CPU_X86
-noinst_LIBRARIES += libcpu_avx2.a libcpu_avx512.a
-libtrireme_a_LIBADD += $(libcpu_avx2_a_OBJECTS) $(libcpu_avx512_a_OBJECTS)
+noinst_LIBRARIES += libcpu_avx2.a
+libtrireme_a_LIBADD += $(libcpu_avx2_a_OBJECTS)
 libcpu_avx2_a_SOURCES = $(cpu_kernels)
 libcpu_avx2_a_CPPFLAGS = $(AM_CPPFLAGS) -DCPU_LEVEL=avx2 -DCPU_LANES=8
 libcpu_avx2_a_CFLAGS = $(AM_CFLAGS) $(KERNEL_CFLAGS) -march=x86-64-v3
-libcpu_avx512_a_SOURCES = $(cpu_kernels)
-libcpu_avx512_a_CPPFLAGS = $(AM_CPPFLAGS) -DCPU_LEVEL=avx512 -DCPU_LANES=16
-libcpu_avx512_a_CFLAGS = $(AM_CFLAGS) $(KERNEL_CFLAGS) -march=x86-64-v4 -mavx512bf16
+include $(top_srcdir)/src/device/cpu/avx512.mk
 endif
 include $(top_srcdir)/src/device/cpu/amx.mk

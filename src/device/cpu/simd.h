@@ -272,11 +272,38 @@ SIMD_INLINE vf vf_dot_bf16(vf acc, vb a, vb b);
 SIMD_INLINE unsigned simd_no_denormals(void);
 SIMD_INLINE void simd_denormals(unsigned saved);
 
-/* What has to name its instructions. */
-#if defined __AVX512BF16__ && CPU_LANES == 16
+/* What has to name its instructions: AVX-512's bf16, AVX-512, AVX2. */
+#ifdef __AVX512BF16__
 #include <immintrin.h>
 
 enum { HAS_DOT_BF16 = 1 }; /* is vf_dot_bf16() an instruction? */
+
+SIMD_INLINE vf vf_dot_bf16(vf acc, vb a, vb b)
+{
+    return (vf)_mm512_dpbf16_ps((__m512)acc, (__m512bh)a, (__m512bh)b);
+}
+
+SIMD_INLINE vh vf_to_bf16_flushed(vf v)
+{
+    return (vh)_mm512_cvtneps_pbh((__m512)v);
+}
+#else
+enum { HAS_DOT_BF16 = 0 };
+
+SIMD_INLINE vf vf_dot_bf16(vf acc, vb a, vb b)
+{
+    acc += (vf)((vu)a << 16) * (vf)((vu)b << 16);
+    return acc + (vf)((vu)a & 0xffff0000u) * (vf)((vu)b & 0xffff0000u);
+}
+
+SIMD_INLINE vh vf_to_bf16_flushed(vf v)
+{
+    return vf_to_bf16(v);
+}
+#endif
+
+#if defined __AVX512F__ && CPU_LANES == 16
+#include <immintrin.h>
 
 SIMD_INLINE vu simd_widen(vh h)
 {
@@ -288,19 +315,9 @@ SIMD_INLINE vh simd_narrow(vu u)
     return (vh)_mm512_cvtepi32_epi16((__m512i)u);
 }
 
-SIMD_INLINE vf vf_dot_bf16(vf acc, vb a, vb b)
-{
-    return (vf)_mm512_dpbf16_ps((__m512)acc, (__m512bh)a, (__m512bh)b);
-}
-
 SIMD_INLINE vf vf_max(vf a, vf b)
 {
     return (vf)_mm512_max_ps((__m512)a, (__m512)b);
-}
-
-SIMD_INLINE vh vf_to_bf16_flushed(vf v)
-{
-    return (vh)_mm512_cvtneps_pbh((__m512)v);
 }
 
 SIMD_INLINE vd vf_half(vf v, const int upper)
@@ -336,8 +353,6 @@ SIMD_INLINE void vf_put_part(enum dtype dt, void *base, int64_t index, int64_t n
         _mm256_mask_storeu_epi16((uint16_t *)base + index, first, (__m256i)vf_narrow(dt, v));
 }
 #else
-enum { HAS_DOT_BF16 = 0 };
-
 SIMD_INLINE vu simd_widen(vh h)
 {
     return __builtin_convertvector(h, vu);
@@ -348,20 +363,9 @@ SIMD_INLINE vh simd_narrow(vu u)
     return __builtin_convertvector(u, vh);
 }
 
-SIMD_INLINE vf vf_dot_bf16(vf acc, vb a, vb b)
-{
-    acc += (vf)((vu)a << 16) * (vf)((vu)b << 16);
-    return acc + (vf)((vu)a & 0xffff0000u) * (vf)((vu)b & 0xffff0000u);
-}
-
 SIMD_INLINE vf vf_max(vf a, vf b)
 {
     return vf_select(a > b, a, b);
-}
-
-SIMD_INLINE vh vf_to_bf16_flushed(vf v)
-{
-    return vf_to_bf16(v);
 }
 
 SIMD_INLINE vf vf_get_part(enum dtype dt, const void *base, int64_t index, int64_t n)
