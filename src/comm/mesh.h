@@ -128,7 +128,7 @@ struct mesh_options {
     int copy_engines;       /* 1: gathers over MESH_SHARDS go by copy engines */
     int keep_apart;         /* 1: on CPUs, ranks of a node do not read one another's memory */
     int nvls;               /* 1: NVLink switches may take sums, in any order */
-    unsigned messages;      /* bit s, s being a set of axes that all have more than one rank: on
+    unsigned swaps;         /* bit s, s being a set of axes that all have more than one rank: on
                                COMM_REDUCE these ranks send parts to one another, in all-to-alls and
                                sums of 16-bit terms */
     struct mesh_peer peer[MESH_PEERS]; /* the peers to which this rank connects at the start */
@@ -137,7 +137,7 @@ struct mesh_options {
 
 /* Let the groups work on the memory and streams of a GPU: makes the NCCL communicators (none for
  * groups of one) and sends a few bytes over each.  Collective over world; on a CPU device only
- * options->keep_apart counts.  options may differ between ranks in messages and peers.  Allocates
+ * options->keep_apart counts.  options may differ between ranks in swaps and peers.  Allocates
  * the staging memory of transfers.  The device stays open until mesh_destroy().
  *
  * Returns 0, or -1 on all ranks with err set.  When some ranks do not answer it fails after

@@ -184,9 +184,9 @@ void memory_need(struct memory_need *need, const struct program *const *programs
     need->copy_bytes = copy_bytes(programs[0]->state);
     need->pool_bytes[POOL_HOST] += need->copy_bytes;
     if (layout->host_apart) {
-        struct mesh_options with_messages = *options;
-        sent_describe(&with_messages, programs, count);
-        add_gpu(need, &layout->shape, &with_messages, reserve_bytes);
+        struct mesh_options with_swaps = *options;
+        sent_describe(&with_swaps, programs, count);
+        add_gpu(need, &layout->shape, &with_swaps, reserve_bytes);
     }
     need->total_bytes = mem_bytes(need->pool_bytes);
     need->host_bytes =

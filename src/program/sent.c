@@ -68,7 +68,7 @@ void sent_describe(struct mesh_options *options, const struct program *const *pr
         for (int i = 0; i < programs[p]->instrs; i++) {
             const struct instr *instr = &programs[p]->instr[i];
             if (sends_to_every_member(instr))
-                options->messages |= 1u << mesh_wide_axes(shape, instr->axes);
+                options->swaps |= 1u << mesh_wide_axes(shape, instr->axes);
             if (instr->kind == INSTR_SEND || instr->kind == INSTR_RECV)
                 add_peer(options, instr);
         }

@@ -18,9 +18,9 @@ struct channel {
     struct link *link;
     struct group *group; /* NULL: the root, from which the other communicators are split */
     enum comm_stream stream;
-    int messages;              /* 1: on the reduce stream, members send parts to one another */
+    int swaps;                 /* 1: on the reduce stream, members send parts to one another */
     int least_ctas, most_ctas; /* thread blocks that NCCL may use; 0: NCCL chooses */
-    char name[64];             /* for messages to people: "group shard (reduce)" */
+    char name[64];             /* for errors: "group shard (reduce)" */
     void *comm;                /* ncclComm_t, or NULL; the thread that enqueues uses it, and another
                                   thread takes it away, or asks for its state, under link->lock */
 };
@@ -109,7 +109,7 @@ struct link_limit {
 struct link_limit link_limit_begin(const struct link *l, int64_t most_ns);
 int link_limit_is_over(const struct link *l, struct link_limit *limit);
 
-/* Return the stream's name for messages to people: "gather", "reduce", "point 1". */
+/* Return the stream's name for errors: "gather", "reduce", "point 1". */
 const char *comm_stream_name(enum comm_stream stream);
 
 /* End the transfers that are under way, as mesh_abandon() describes.  Any thread; a second call

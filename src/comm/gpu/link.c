@@ -42,7 +42,7 @@ static void list_channels(struct link *l)
         *c = (struct channel){.link = l,
                               .group = l->mesh->group[list[i].axes],
                               .stream = list[i].stream,
-                              .messages = mesh_has_messages(&l->options, &list[i]),
+                              .swaps = mesh_swaps(&l->options, &list[i]),
                               .least_ctas = mesh_least_ctas(&l->options, &list[i]),
                               .most_ctas = mesh_most_ctas(&l->options, &list[i])};
         snprintf(c->name, sizeof c->name, "group %.40s (%s)", c->group->name,
@@ -54,18 +54,18 @@ static void list_channels(struct link *l)
                                .most_ctas = l->options.max_ctas};
 }
 
-/* Replace options.messages by its union over all ranks.  The ranks of other stages have other
+/* Replace options.swaps by its union over all ranks.  The ranks of other stages have other
  * groups and may have set other bits, but all ranks must agree on which first transfers are made.
  */
-static void share_messages(struct link *l)
+static void share_swaps(struct link *l)
 {
     double any[MESH_SETS];
     for (int axes = 0; axes < MESH_SETS; axes++)
-        any[axes] = l->options.messages >> axes & 1;
+        any[axes] = l->options.swaps >> axes & 1;
     world_all_reduce(l->world, any, MESH_SETS, WORLD_MAX);
-    l->options.messages = 0;
+    l->options.swaps = 0;
     for (int axes = 0; axes < MESH_SETS; axes++)
-        l->options.messages |= (unsigned)(any[axes] > 0) << axes;
+        l->options.swaps |= (unsigned)(any[axes] > 0) << axes;
 }
 
 /* Launch each kernel that transfers need, once, on one element of the staging: beside a transfer
@@ -154,7 +154,7 @@ int mesh_attach(struct mesh *mesh, struct world *world, struct device *device, s
         .host_staging_bytes = mesh_host_staging_bytes(&mesh->shape, options),
     };
     pthread_mutex_init(&l->lock, NULL);
-    share_messages(l);
+    share_swaps(l);
     if (world_agree(world, prepare(l, err), err))
         goto fail;
     if (l->channels && nccl_start(l, err)) {

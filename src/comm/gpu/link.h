@@ -33,9 +33,9 @@ struct mesh_channel {
 int mesh_channels(const struct mesh_shape *shape, const struct mesh_options *options,
                   struct mesh_channel list[MESH_CHANNELS]);
 
-/* Return 1 where the channel is on the reduce stream and any two of its ranks may exchange messages
- * on it (all-to-alls, and sums in 16 bits), else 0. */
-int mesh_has_messages(const struct mesh_options *options, const struct mesh_channel *channel);
+/* Return 1 where the channel is on the reduce stream and any two of its ranks may send parts to one
+ * another on it (all-to-alls, and sums in 16 bits), else 0. */
+int mesh_swaps(const struct mesh_options *options, const struct mesh_channel *channel);
 
 /* Return the fewest and the most thread blocks that NCCL may use for the channel's communicator; 0:
  * NCCL chooses.  Depend on the arguments alone. */

@@ -8,8 +8,8 @@ static const int64_t piece_bytes = 16 << 20, host_piece_bytes = 8 << 20;
 
 /* Bytes that NCCL takes of a GPU's memory for a connection, from its logs on nodes of eight H100:
  * each channel (thread block) of a communicator takes 10 MiB for a rank that it receives from, and
- * 2 MiB for a rank that it sends to.  A ring has one of each; messages have both for every other
- * rank of the node. */
+ * 2 MiB for a rank that it sends to.  A ring has one of each; swaps have both for every other rank
+ * of the node. */
 static const size_t connection_bytes = (size_t)12 << 20;
 /* Estimate: of a communicator whose sums are made by switches, a slot of 1 MiB for each of 16
  * channels, 8 GPUs and both directions. */
@@ -19,17 +19,17 @@ static const size_t nvls_bytes = (size_t)256 << 20;
 static const size_t windows_bytes = (size_t)16 << 20;
 enum {
     NODE_RANKS = 8,
-    USUAL_CTAS = 24,         /* channels that NCCL chooses for collectives there, by its logs */
-    USUAL_MESSAGE_CTAS = 32, /* and for messages */
+    USUAL_CTAS = 24,      /* channels that NCCL chooses for collectives there, by its logs */
+    USUAL_SWAP_CTAS = 32, /* and for swaps */
 };
 
 /* Thread blocks where the configuration asks for no number. */
 enum {
-    POINT_CTAS = 4,   /* of messages between stages, whose kernels wait for the peer beside products
-                         and need little speed: four should move 64 MiB in a millisecond, which was
-                         not measured */
-    MESSAGE_CTAS = 16 /* of parts between any two ranks, whose connections take memory by the
-                         channel */
+    POINT_CTAS = 4, /* of messages between stages, whose kernels wait for the peer beside products
+                       and need little speed: four should move 64 MiB in a millisecond, which was
+                       not measured */
+    SWAP_CTAS = 16  /* of parts between any two ranks, whose connections take memory by the
+                          channel */
 };
 
 int mesh_is_staged(const struct mesh_shape *shape, const struct mesh_options *options,
@@ -87,9 +87,9 @@ size_t mesh_device_staging_bytes(const struct mesh_shape *shape, const struct me
     return 2 * (size_t)(options->piece_bytes ? options->piece_bytes : piece_bytes);
 }
 
-int mesh_has_messages(const struct mesh_options *options, const struct mesh_channel *channel)
+int mesh_swaps(const struct mesh_options *options, const struct mesh_channel *channel)
 {
-    return channel->stream == COMM_REDUCE && options->messages >> channel->axes & 1;
+    return channel->stream == COMM_REDUCE && options->swaps >> channel->axes & 1;
 }
 
 /* Messages between stages have at most POINT_CTAS: several of their kernels wait for peers at a
@@ -99,8 +99,8 @@ int mesh_most_ctas(const struct mesh_options *options, const struct mesh_channel
     int most = options->max_ctas;
     if (channel->stream >= COMM_POINT)
         return most && most < POINT_CTAS ? most : POINT_CTAS;
-    if (!most && mesh_has_messages(options, channel))
-        return options->min_ctas > MESSAGE_CTAS ? options->min_ctas : MESSAGE_CTAS;
+    if (!most && mesh_swaps(options, channel))
+        return options->min_ctas > SWAP_CTAS ? options->min_ctas : SWAP_CTAS;
     return most;
 }
 
@@ -127,8 +127,8 @@ static size_t communicator_bytes(const struct mesh_shape *shape, const struct me
     int most = mesh_most_ctas(options, channel), rings = USUAL_CTAS, to_each = 0;
     int least = mesh_least_ctas(options, channel);
     int is_point = channel->stream >= COMM_POINT; /* to and from two neighbours, as in a ring */
-    if (mesh_has_messages(options, channel))
-        to_each = most && most < USUAL_MESSAGE_CTAS ? most : USUAL_MESSAGE_CTAS;
+    if (mesh_swaps(options, channel))
+        to_each = most && most < USUAL_SWAP_CTAS ? most : USUAL_SWAP_CTAS;
     if (most && most < rings)
         rings = most;
     if (least > rings)

@@ -66,8 +66,9 @@ void nccl_window_close(const struct channel *c, void *window);
  * at most.  Returns 0, or -1 with err set. */
 int nccl_end(struct channel *c, struct error *err);
 
-/* One exchange of messages between all members of a group.  Data of `total` bytes is divided into
- * one part per member: part m is the `part` bytes from m * part on, less where total ends earlier.
+/* A swap: every member of a group sends a part to every other.  Data of `total` bytes is divided
+ * into one part per member: part m is the `part` bytes from m * part on, less where total ends
+ * earlier.
  *
  *   SWAP_OUT   this rank sends part m, which lies at from + m * from_step, to member m, and
  *              receives its own part as member m has it, at into + m * into_step

@@ -121,7 +121,7 @@ static int register_with_all(struct link *l, int at, size_t bytes)
     int taken = 1;
     for (int i = 0; i < l->channels && taken; i++) {
         struct channel *c = &l->channel[i];
-        if (!l->window[at][i] && !c->messages)
+        if (!l->window[at][i] && !c->swaps)
             taken = !nccl_wait_for_call(
                 c, "registering memory",
                 ncclCommRegister(comm_of(c), l->registered[at], bytes, &l->handle[at][i]), NULL);

@@ -20,7 +20,7 @@ enum { ROUND_NS = 50000000 };
 
 /* A call for which all ranks wait. */
 struct nccl_wait {
-    const char *what;               /* the call, for messages to people */
+    const char *what;               /* the call, for errors */
     struct channel *first, *second; /* communicators that have to be ready; second may be NULL */
     int stream_of_first;            /* 1: the stream of first has to be idle, too */
 };
@@ -161,7 +161,7 @@ enum greeting {
     GREET_LARGE_REDUCE,
     GREET_SUM,
     GREET_LARGE_SUM,
-    GREET_MESSAGES,
+    GREET_SWAP,
     GREET_PEERS,
     GREETINGS
 };
@@ -239,7 +239,7 @@ static int greet(struct channel *c, enum greeting greeting, struct error *err)
         code =
             ncclAllReduce(out, out, half / sizeof(float), ncclFloat32, ncclSum, comm_of(c), stream);
         break;
-    case GREET_MESSAGES: code = nccl_swap(c, &swap, SWAP_OUT); break;
+    case GREET_SWAP: code = nccl_swap(c, &swap, SWAP_OUT); break;
     default: code = greet_peers(c, in, out); break;
     }
     return together(l, &step, code, err);
@@ -255,7 +255,7 @@ static int is_due(const struct channel *c, enum greeting greeting)
     case GREET_LARGE_REDUCE:
     case GREET_SUM:
     case GREET_LARGE_SUM: return c->stream == COMM_REDUCE;
-    case GREET_MESSAGES: return c->messages;
+    case GREET_SWAP: return c->swaps;
     default: return c->stream >= COMM_POINT;
     }
 }

@@ -28,7 +28,8 @@ static int too_long(struct operation *op, int64_t ns)
     const struct world *world = op->group->link->world;
     op->err.code = EXIT_HANG;
     return error_set(&op->err,
-                     "sum in group %s, rank %d on %s: no answer from the other members for %lld s",
+                     "sum in group %s, rank %d on %s: not done after %lld s; another member of the "
+                     "group, or this rank's GPU, does not go on",
                      op->group->name, world->rank, world->host, (long long)(ns / 1000000000));
 }
 
