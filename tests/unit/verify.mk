@@ -1,9 +1,10 @@
 # Is what verify accepts right, and is what is wrong refused?
 UNIT_TESTS += tests/unit/test_verify tests/unit/test_verify_ranks tests/unit/test_verify_values
 UNIT_TESTS += tests/unit/test_deadlock tests/unit/test_verify_segments tests/unit/test_verify_streams
-UNIT_TESTS += tests/unit/test_verify_updaters
+UNIT_TESTS += tests/unit/test_verify_updaters tests/unit/test_verify_overlaps
 programs = tests/unit/programs.c tests/unit/programs.h $(translator) $(rig)
 tests_unit_test_verify_SOURCES = tests/unit/test_verify.c $(programs)
+tests_unit_test_verify_overlaps_SOURCES = tests/unit/test_verify_overlaps.c $(programs)
 tests_unit_test_verify_streams_SOURCES = tests/unit/test_verify_streams.c $(programs)
 tests_unit_test_verify_updaters_SOURCES = tests/unit/test_verify_updaters.c $(programs)
 tests_unit_test_verify_values_SOURCES = tests/unit/test_verify_values.c $(programs)
