@@ -110,8 +110,7 @@ static void connections_are_counted(void **state)
     enum { RING = 24, PARTS = 16, POINT = 4 };
     const unsigned shards = 1u << (1 << MESH_SHARD), copies = 1u << (1 << MESH_REPLICATE);
     const struct mesh_options plain = {0}, by_parts = {.swaps = shards},
-                              between = {.swaps = copies},
-                              few = {.swaps = shards, .max_ctas = 8};
+                              between = {.swaps = copies}, few = {.swaps = shards, .max_ctas = 8};
     struct mesh_shape pair = shape_of(1, 1, 2, 1), node = shape_of(1, 1, 8, 1),
                       hybrid = shape_of(1, 2, 8, 1), stages = shape_of(4, 1, 1, 1);
     size_t one = mesh_reserve_bytes(&pair, &plain) / (2 * RING);
