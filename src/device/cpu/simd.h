@@ -272,8 +272,9 @@ SIMD_INLINE vf vf_dot_bf16(vf acc, vb a, vb b);
 SIMD_INLINE unsigned simd_no_denormals(void);
 SIMD_INLINE void simd_denormals(unsigned saved);
 
-/* What has to name its instructions: AVX-512's bf16, AVX-512, AVX2. */
-#ifdef __AVX512BF16__
+/* What has to name its instructions: AVX-512's bf16, AVX-512, AVX2.  The makefile says which levels
+ * have the first, as the compiler may know it for all: with CFLAGS=-march=native. */
+#ifdef CPU_DOT_BF16
 #include <immintrin.h>
 
 enum { HAS_DOT_BF16 = 1 }; /* is vf_dot_bf16() an instruction? */

@@ -60,7 +60,7 @@ SIMD_INLINE void tile_block_packed(const unit *a, const unit *b, const struct ti
                                    const struct tile_sums *to, int64_t units,
                                    const struct tile_ahead *ahead);
 
-#ifdef __AMX_BF16__
+#ifdef CPU_TILES
 #include <immintrin.h>
 
 enum { HAS_TILES = 1, TILE_ROWS = 32, TILE_UNITS = 16 };
