@@ -15,13 +15,14 @@
  * Where a schedule divides backward, what its input part keeps for its weight part has sets of its
  * own, because it begins later, and with recomputation ends when the other values are long dead:
  *
- *   zb_h1, rank 1 of 4                F0 F1 F2 I0 F3 I1 W0 F4 I2 W1 F5
- *     made, 3 sets (recompute: full)  [0 of 0..] [0 of 3......
- *     deferred, 2 sets                         [0 of 0.]
- *                                                    [1 of 1.....]
+ *   zb_h1, rank 1 of 4, recompute=full    F0 F1 F2 I0 F3 I1 W0 F4 I2 W1
+ *     made for micro-batch 0              [ set 0   ]
+ *     made for micro-batch 3                          [ set 0 ...
+ *     deferred of micro-batch 0                    [ set 0   ]
+ *     deferred of micro-batch 1                          [ set 1      ]
  *
- * The numbers of these do not repeat together, so that parts of backward are captured for more
- * pairs of sets; in return no set holds memory that nothing needs.
+ * The numbers of both do not repeat together, so that parts of backward are captured once for each
+ * pair of sets that meets; in return, memory that forward filled is free before the weight part.
  */
 #include "program/schedule_runs.h"
 

@@ -18,7 +18,8 @@
 #include "verify/overlaps.h"
 
 static struct count {
-    int64_t compared, some; /* pairs of instruction and buffer; those that come after something */
+    int64_t compared; /* pairs of an instruction and a buffer that it accesses */
+    int64_t some;     /* instructions of other streams that these come after */
 } count;
 
 /* Add what the piece of RUN i touches of a slot's buffer, which begins at byte `from`. */

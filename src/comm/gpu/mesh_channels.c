@@ -29,7 +29,7 @@ enum {
                        and need little speed: four should move 64 MiB in a millisecond, which was
                        not measured */
     SWAP_CTAS = 16  /* of parts between any two ranks, whose connections take memory by the
-                          channel */
+                       channel */
 };
 
 int mesh_is_staged(const struct mesh_shape *shape, const struct mesh_options *options,

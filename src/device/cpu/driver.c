@@ -57,9 +57,9 @@ static int has_avx512_bf16(void)
     return has_avx512() && __builtin_cpu_supports("avx512bf16");
 }
 
-/* Intel's processors multiply bf16 in vectors at half the rate of fp32 (85 and 174 GFLOP/s on a
- * core of an Emerald Rapids): they are made for tiles.  Where these are hidden, or the kernel does
- * not permit them, products in fp32 are faster. */
+/* Intel's processors are made to multiply bf16 in tiles.  In vectors an Emerald Rapids multiplies
+ * it at half the rate of fp32: 85 and 174 GFLOP/s a core.  So where tiles are hidden, or the kernel
+ * does not permit them, products in fp32 are faster.  Others of Intel's were not measured. */
 static int has_slow_bf16(void)
 {
     return __builtin_cpu_is("intel");

@@ -15,8 +15,8 @@
  * Two multiplications a cycle, each of which is done four cycles later, need eight sums at least;
  * for 12 of them there are 8 loads, for 28 there are 16, of which a processor makes two or three a
  * cycle.  A panel of one K stays in the first cache for all strips of a task, and those in the
- * second (BLIS: Van Zee and van de Geijn 2015); with 16 lanes it is 64 KiB and half in the second
- * too, where panels of 32 and 48 KiB are no faster.
+ * second (BLIS: Van Zee and van de Geijn 2015); with 16 lanes it has 64 KiB, more than most first
+ * caches, but shorter ones (K of 256 and 384) are no faster.
  *
  * An operand's elements along k are neighbours in memory ("along"), or a row apart ("across").
  * Those along are transposed, a square of CPU_LANES at a time.
