@@ -53,7 +53,8 @@ int checkpoint_list(struct checkpoint_entry **entries, const char *dir, struct e
         char *path = array_format("%s/%s", dir, item->d_name);
         int committed = disk_look(path, "COMMIT", err);
         *entries = array_grow(*entries, count, &capacity, sizeof **entries);
-        (*entries)[count++] = (struct checkpoint_entry){path, step, committed > 0};
+        (*entries)[count++] =
+            (struct checkpoint_entry){.path = path, .step = step, .committed = committed > 0};
         rc = committed < 0 ? -1 : 0;
     }
     if (!rc && errno)

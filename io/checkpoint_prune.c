@@ -47,13 +47,13 @@ static int delete_one(const char *path, struct error *err)
     return rc;
 }
 
-/* Returns 1 if the checkpoint at path is never to be deleted. */
-static int is_spared(const struct pruning *p, const char *path)
+/* Returns 1 if a checkpoint is never to be deleted. */
+static int is_spared(const struct pruning *p, const struct checkpoint_entry *entry)
 {
     for (int i = 0; p->spared && p->spared[i]; i++)
-        if (!strcmp(p->spared[i], path))
+        if (!strcmp(p->spared[i], entry->path))
             return 1;
-    return 0;
+    return entry->stays;
 }
 
 /* Returns 1 if the i-th checkpoint counts: it is committed, and not known to be damaged. */
@@ -70,7 +70,7 @@ static int next_to_delete(const struct pruning *p, int i, int *kept)
     for (; i < p->count; i++) {
         if (!counts(p, i))
             continue;
-        if (*kept >= p->keep && !is_spared(p, p->entries[i].path))
+        if (*kept >= p->keep && !is_spared(p, &p->entries[i]))
             return i;
         ++*kept;
     }

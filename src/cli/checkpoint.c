@@ -14,8 +14,8 @@
 static void select_one(struct checkpoint_selection *selection, const char *path)
 {
     selection->entries = array_make(1, sizeof *selection->entries);
-    selection->entries[0] =
-        (struct checkpoint_entry){array_text(path), -1, disk_has(path, "COMMIT")};
+    selection->entries[0] = (struct checkpoint_entry){
+        .path = array_text(path), .step = -1, .committed = disk_has(path, "COMMIT")};
     selection->count = 1;
 }
 

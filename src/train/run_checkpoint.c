@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "train/lr_schedule.h"
 #include "train/weights.h"
 
 /* Add the scaler's state, where the run has one or steps were skipped. */
@@ -83,6 +84,14 @@ static void add_base(struct js *meta, const struct session *s)
     js_add(meta, "base", base);
 }
 
+/* Does the decay of a schedule wsd begin after this position?  Such a checkpoint stays, also when
+ * the run is extended later and its decay then begins elsewhere (run_directory_prune()). */
+static int is_stable_end(const struct session *s, const struct run_position *at)
+{
+    int64_t end = lr_schedule_stable_end(&s->config.train);
+    return end > 0 && at->step - at->scaler.skipped == end;
+}
+
 static struct js *meta_of(const struct session *s, struct run_position position,
                           const struct run_origin *origin)
 {
@@ -109,6 +118,8 @@ static struct js *meta_of(const struct session *s, struct run_position position,
     add_best(meta, &position.best);
     if (position.evaluation_due)
         js_add_bool(meta, "evaluation_due", 1);
+    if (is_stable_end(s, &position))
+        js_add_bool(meta, "stable_end", 1);
     js_add_string(meta, "optimizer", optimizer_row(s->config.train.optimizer)->name);
     js_add_int(meta, "parameters", model_params(s->model));
     struct js *mesh = js_object();

@@ -287,6 +287,7 @@ static int classify(struct run_survey *survey, const struct run_record *record,
     }
     struct run_point point = run_point_of(meta, entry->step);
     int known = meta && record->run[0];
+    entry->stays = js_get_bool(meta, "stable_end", 0);
     js_free(meta);
     if (!entry->committed)
         add(&survey->torn, entry);
@@ -424,13 +425,11 @@ void run_directory_prune(struct run_directory *d)
     char *written = array_format("%s/step-%08lld", d->checkpoints, (long long)d->saved_step);
     char *best = array_format("%s/step-%08lld", d->checkpoints, (long long)d->best_step);
     char *kept = array_format("%s/step-%08lld", d->checkpoints, (long long)d->kept_step);
-    /* With wsd: the end of its stable phase, and the checkpoint that the branch began from, which
-     * is the end of another stable phase where train.steps was another number. */
-    int64_t stable_end = lr_schedule_stable_end(&d->s->config.train);
-    char *stable = array_format("%s/step-%08lld", d->checkpoints, (long long)stable_end);
-    char *base = array_format("%s/step-%08lld", d->checkpoints,
-                              stable_end < 0 ? -1 : (long long)d->record.base);
-    const char *spared[] = {written, best, kept, stable, base, NULL};
+    /* With wsd, what the branch began from: other branches may begin there too. */
+    int is_wsd = lr_schedule_stable_end(&d->s->config.train) >= 0;
+    char *base =
+        array_format("%s/step-%08lld", d->checkpoints, is_wsd ? (long long)d->record.base : -1);
+    const char *spared[] = {written, best, kept, base, NULL};
     rc = world_agree(world, rank ? 0 : run_survey_make(&survey, d, &why), &why);
     if (!rc) {
         checkpoint_checked_set(&d->checked, written, CHECKPOINT_WHOLE);
@@ -444,7 +443,6 @@ void run_directory_prune(struct run_directory *d)
         log_warn(d->s->log, "old checkpoints could not be deleted: %s", why.text);
     run_survey_free(&survey);
     free(base);
-    free(stable);
     free(kept);
     free(best);
     free(written);

@@ -195,10 +195,11 @@ static void prune_if_replaced(struct trainer *t)
 
 /* Is a checkpoint due after a step: by checkpoint.every, or where that is set and the schedule's
  * decay begins, for runs that go on from there? */
-static int is_save_due(const struct config *c, int64_t step)
+static int is_save_due(const struct config *c, const struct run_position *at)
 {
-    return trainer_is_due(c->checkpoint.every, step) ||
-           (c->checkpoint.every && step == lr_schedule_stable_end(&c->train));
+    return trainer_is_due(c->checkpoint.every, at->step) ||
+           (c->checkpoint.every &&
+            at->step - at->scaler.skipped == lr_schedule_stable_end(&c->train));
 }
 
 /* Save a checkpoint where one is due, in the background if checkpoint.async says so.  While steps
@@ -210,7 +211,7 @@ static int save_if_due(struct trainer *t, struct error *err)
 {
     struct error why = {0};
     const struct config *c = &t->s->config;
-    t->save_due |= is_save_due(c, t->at.step);
+    t->save_due |= is_save_due(c, &t->at);
     if (!t->save_due || t->at.step >= c->train.steps || t->is_stopping || (t->skips && !is_best(t)))
         return 0;
     t->save_due = 0;
@@ -388,7 +389,7 @@ static int must_end(const struct trainer *t)
     int64_t step = t->at.step;
     return !t->s->device->asynchronous || t->at.scaler.active || t->is_stopping ||
            t->flight[step % 2].traced || t->flight[step % 2].measured || step == t->until ||
-           t->save_due || is_save_due(c, step) ||
+           t->save_due || is_save_due(c, &t->at) ||
            (t->s->evaluate && trainer_is_due(c->train.eval_every, step));
 }
 

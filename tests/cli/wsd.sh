@@ -48,6 +48,11 @@ train $W train.steps=30 run.dir=few checkpoint.keep=2
 is "a checkpoint where the decay begins stays" "0 22" \
     "$code $(ls few/checkpoints | sed -n 's/^step-0*//p' | xargs | tr ' ' '\n' | head -n 1)"
 is "beside the two newest and that of the lowest loss" yes "$([ "$(ls few/checkpoints | grep -c step-)" -le 4 ] && echo yes)"
+train $W train.steps=60 run.dir=few checkpoint.keep=2
+is "after more steps, where the decay began before stays beside where it begins now" "0 22 52" \
+    "$code $(ls few/checkpoints | sed -n 's/^step-0*//p' | grep '2$' | xargs)"
+train $W train.steps=60 run.dir=few checkpoint.keep=2 checkpoint.resume=22
+is "from there the learning rate does not jump" "0 0" "$code $(grep -c jumps err)"
 "$TRIREME" train $M train.lr=1e-3 train.schedule=constant train.steps=30 run.dir=none checkpoint.keep=2 >out 2>err
 is "not with a schedule without a decay" 0 "$(ls none/checkpoints | grep -c 22)"
 
