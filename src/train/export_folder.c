@@ -1,9 +1,8 @@
 /* export_folder.c - see export_folder.h.
  *
  * A folder is refused if a model is in it.  weights_export() writes config.json and the weights;
- * what goes with a model beside these, the files of its tokenizer and of generation, is copied from
- * one folder (find_texts()), which also decides where the ids of special tokens in config.json come
- * from.  A user may name the tokenizer, which may be a file of any name.
+ * what goes with a model beside these, the files of its tokenizer and of generation, is found and
+ * copied by export_texts.c.
  *
  * For a run, rank 0 exports to hf.partial, renames what is at hf (to hf.old if the run wrote it,
  * else to a name that is free), renames hf.partial to hf, and removes hf.old.
@@ -14,7 +13,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/array.h"
@@ -22,50 +20,17 @@
 #include "config/hf.h"
 #include "config/saved.h"
 #include "io/disk.h"
+#include "io/tokenizer.h"
 #include "model/modules.h"
 #include "train/data_chat.h"
-#include "train/data_tokenizer.h"
+#include "train/export_texts.h"
 #include "train/run_changes.h"
-
-/* Files that go with a model's weights, and do not change when those are trained: how it generates,
- * and, from the second on, its tokenizer. */
-static const char *const beside[] = {
-    "generation_config.json",  "tokenizer.json", "tokenizer.model", "tokenizer_config.json",
-    "special_tokens_map.json", "vocab.json",     "merges.txt",      "added_tokens.json",
-    "chat_template.jinja",
-};
-enum { OF_GENERATION = 1, BESIDE = sizeof beside / sizeof beside[0] };
 
 enum dtype export_folder_dtype(const struct config *config, enum weights_what what)
 {
     if (what == EXPORT_ADAPTER || config->precision == PRECISION_FP32) /* adapters are trained so */
         return DTYPE_F32;
     return config->precision == PRECISION_FP16 ? DTYPE_F16 : DTYPE_BF16;
-}
-
-/* Are two paths of one folder? */
-static int is_same(const char *a, const char *b)
-{
-    struct stat first, second;
-    return !stat(a, &first) && !stat(b, &second) && first.st_dev == second.st_dev &&
-           first.st_ino == second.st_ino;
-}
-
-/* Copy the first `count` files of `beside`, as far as a folder ("": none) has them, to another.
- * Returns 0, or -1 with err set and the files before it copied. */
-static int copy_beside(const char *from, const char *to, int count, struct error *err)
-{
-    int rc = 0, is_elsewhere = from[0] && !is_same(from, to);
-    for (int i = 0; !rc && is_elsewhere && i < count; i++) {
-        if (!disk_has(from, beside[i]))
-            continue;
-        char *source = array_format("%s/%s", from, beside[i]);
-        char *copy = array_format("%s/%s", to, beside[i]);
-        rc = disk_copy(source, copy, err);
-        free(source);
-        free(copy);
-    }
-    return rc;
 }
 
 /* The first file of a model or an adapter that a folder has; NULL: none. */
@@ -81,160 +46,19 @@ static const char *model_file(const char *folder)
     return NULL;
 }
 
-/* What an exported model gets of its tokenizer. */
-struct texts {
-    char folder[CONFIG_TEXT]; /* whose files are copied; "": none are */
-    int has_tokenizer;        /* 1: the tokenizer there is that of the run's data */
-    char *file;               /* a tokenizer that is copied by itself; NULL: none */
-    struct js *ids;           /* ids of special tokens, for config.json */
-};
-
-static void add_id(struct js *ids, const char *name, int64_t id)
-{
-    if (id >= 0)
-        js_add_int(ids, name, id);
-    else
-        js_add_null(ids, name);
-}
-
-/* Add the tokens at which generation stops: the one that ends an answer, and the one that ends a
- * document, which may be another. */
-static void add_ends(struct js *ids, int64_t answer, int64_t document)
-{
-    if (answer < 0 || document < 0 || answer == document) {
-        add_id(ids, "eos_token_id", answer >= 0 ? answer : document);
-        return;
-    }
-    struct js *list = js_array();
-    js_add_int(list, NULL, answer);
-    js_add_int(list, NULL, document);
-    js_add(ids, "eos_token_id", list);
-}
-
-/* The ids of a tokenizer's special tokens, null for one that it does not have; NULL: no tokenizer.
- */
-static struct js *ids_of(const struct tokenizer *tokenizer)
-{
-    struct js *ids = js_object();
-    add_id(ids, "bos_token_id", tokenizer ? tokenizer->role[TOKENIZER_BOS] : -1);
-    add_ends(ids, tokenizer ? tokenizer->role[TOKENIZER_EOS] : -1,
-             tokenizer ? tokenizer->end_of_text : -1);
-    add_id(ids, "pad_token_id", tokenizer ? tokenizer->role[TOKENIZER_PAD] : -1);
-    return ids;
-}
-
-/* Open the tokenizer that a user names; it has to be that of the run's data, `name`, where these
- * name one. */
-static int open_asked(struct tokenizer **tokenizer, const char *asked, const char *name,
-                      struct error *err)
-{
-    if (data_tokenizer_open_named(tokenizer, asked, err))
-        return error_prefix(err, "--tokenizer");
-    if (!(*tokenizer)->path)
-        return error_set(err, "--tokenizer %s has no files that could go with the model", asked);
-    if (name && strcmp(name, (*tokenizer)->name))
-        return error_set(err, "the run's data was made with \"%s\", and --tokenizer %s is \"%s\"",
-                         name, asked, (*tokenizer)->name);
-    return 0;
-}
-
-/* The files of this tokenizer go with the model: those of its folder, or, where it has another name
- * than there, the file alone. */
-static void take_tokenizer(struct texts *texts, const struct tokenizer *tokenizer)
-{
-    const char *slash = strrchr(tokenizer->path, '/');
-    const char *file = slash ? slash + 1 : tokenizer->path;
-    if (strcmp(file, "tokenizer.json") != 0) {
-        texts->file = array_text(tokenizer->path);
-        texts->has_tokenizer = 0;
-        return;
-    }
-    snprintf(texts->folder, sizeof texts->folder, "%.*s",
-             slash ? (int)(slash - tokenizer->path) : 1, slash ? tokenizer->path : ".");
-    texts->has_tokenizer = 1;
-}
-
-/* Find the folder whose files go with the model, and the ids that config.json says of it.  The
- * folder is that of the tokenizer asked for, or of the tokenizer of the data, where it is found and
- * has a file, else that which the model came from; the tokenizer there is taken for that of data
- * without a name of one
- * ("unnamed") alone.  The ids are those in the source model's config.json where the folder is the
- * same one, else those of the tokenizer. */
-static int find_texts(struct texts *texts, const char *asked, const struct checkpoint *checkpoint,
-                      const struct config *config, struct error *err)
-{
-    const char *name = run_data_tokenizer(checkpoint->meta);
-    int is_unnamed = !name || !strcmp(name, "unnamed");
-    struct tokenizer *tokenizer = NULL;
-    char source[CONFIG_TEXT];
-    int has_source = saved_source(config->model_path, source);
-    snprintf(texts->folder, sizeof texts->folder, "%s", source);
-    texts->has_tokenizer = is_unnamed;
-    if (asked && open_asked(&tokenizer, asked, is_unnamed ? NULL : name, err)) {
-        tokenizer_close(tokenizer);
-        return -1;
-    }
-    if (!asked && name)
-        data_tokenizer_open(&tokenizer, name, config, NULL);
-    if (tokenizer && tokenizer->path)
-        take_tokenizer(texts, tokenizer);
-    if (has_source && !texts->file && is_same(source, texts->folder)) {
-        char *path = array_format("%s/config.json", source);
-        texts->ids = js_read(path, err);
-        free(path);
-    } else {
-        texts->ids = ids_of(tokenizer);
-    }
-    tokenizer_close(tokenizer);
-    return texts->ids ? 0 : -1;
-}
-
-/* Refuse a folder that holds another tokenizer than the one that is copied to it: other files of
- * its tokenizer, which may lie there, would be taken for the new model's. */
-static int check_tokenizer(const struct texts *texts, const char *to, struct error *err)
-{
-    char *there = array_format("%s/tokenizer.json", to);
-    struct tokenizer *new = NULL, *old = NULL;
-    const char *from = texts->file ? texts->file : texts->folder;
-    int is_copied = texts->file || (texts->has_tokenizer && from[0]);
-    int rc = 0;
-    if (is_copied && disk_has(to, "tokenizer.json") && !is_same(from, to) &&
-        !tokenizer_open(&new, from, NULL) &&
-        (tokenizer_open(&old, there, NULL) || strcmp(old->name, new->name) != 0))
-        rc = error_set(err,
-                       "%s is there, and is not the tokenizer of the model, %s; remove it, or name "
-                       "another folder",
-                       there, new->name);
-    tokenizer_close(old);
-    tokenizer_close(new);
-    free(there);
-    return rc;
-}
-
-static int copy_texts(const struct texts *texts, const char *to, struct error *err)
-{
-    int count = texts->has_tokenizer ? BESIDE : OF_GENERATION;
-    char *copy = array_format("%s/tokenizer.json", to);
-    int rc = copy_beside(texts->folder, to, count, err);
-    if (!rc && texts->file)
-        rc = disk_copy(texts->file, copy, err);
-    free(copy);
-    return rc;
-}
-
 static int export_model(struct weights_export *how, const char *tokenizer,
                         struct checkpoint *checkpoint, const struct config *config,
                         struct error *err)
 {
-    struct texts texts = {.file = NULL};
-    int rc = find_texts(&texts, tokenizer, checkpoint, config, err);
+    struct export_texts texts;
+    int rc = export_texts_find(&texts, tokenizer, checkpoint, config, err);
     how->ids = texts.ids;
     if (!rc)
-        rc = check_tokenizer(&texts, how->folder, err) || disk_make_folders(how->folder, err) ||
-             weights_export(how, checkpoint, config, err) || copy_texts(&texts, how->folder, err);
+        rc = export_texts_check(&texts, how->folder, err) || disk_make_folders(how->folder, err) ||
+             weights_export(how, checkpoint, config, err) ||
+             export_texts_copy(&texts, how->folder, err);
     how->ids = NULL;
-    js_free(texts.ids);
-    free(texts.file);
+    export_texts_free(&texts);
     return rc ? -1 : 0;
 }
 

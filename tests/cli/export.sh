@@ -38,9 +38,34 @@ cp aside/tokenizer.json aside/any.name
 for named in aside aside/any.name; do
     rm -rf more-named
     "$TRIREME" convert more more-named --tokenizer $named >out 2>err
-    is "convert --tokenizer $named" "0 0 0 tokenizer.json" "$? $(cmp aside/tokenizer.json more-named/tokenizer.json >out; echo $?) $(
-        grep -c warning err) $(cd more-named && ls | grep -v -e safetensors -e ^config.json)"
+    is "convert --tokenizer $named" "0 0 0 tokenizer.json tokenizer_config.json" "$? $(cmp aside/tokenizer.json more-named/tokenizer.json >out; echo $?) $(
+        grep -c warning err) $(cd more-named && ls | grep -v -e safetensors -e ^config.json | xargs)"
 done
+is "transformers is told to take the file as it is, and which token ends a text" \
+    '{ "tokenizer_class": "PreTrainedTokenizerFast", "clean_up_tokenization_spaces": false, "bos_token": "<|endoftext|>", "eos_token": "<|endoftext|>" }' \
+    "$(xargs -d '\n' <more-named/tokenizer_config.json | tr -s ' ')"
+if [ -n "${TRIREME_PYTHON-}" ] && "$TRIREME_PYTHON" -c 'import transformers' 2>/dev/null; then
+    printf "it's 12345 o'clock\n\n  in  Ünïcode" >words
+    "$TRIREME_PYTHON" - >out 2>err <<'EOF'
+from tokenizers import Tokenizer
+from transformers import AutoTokenizer
+tokenizer, text = AutoTokenizer.from_pretrained("more-named"), open("words").read()
+print(tokenizer.encode(text) == Tokenizer.from_file("aside/tokenizer.json").encode(text).ids, tokenizer.eos_token)
+EOF
+    is "and transformers makes the same ids" "True <|endoftext|>" "$(cat out)"
+else
+    skip "transformers makes the same ids" "no Python with transformers (TRIREME_PYTHON)"
+fi
+mkdir full
+cp base/* full
+rm full/tokenizer.json
+sed 's/"eos_token_id": null/"eos_token_id": 7, "pad_token_id": 9/; s/"pad_token_id": null,//' base/config.json >full/config.json
+echo '{"eos_token_id": [7, 8]}' >full/generation_config.json
+train full-run model.path=full data.train=small.h5
+"$TRIREME" convert full-run full-hf --tokenizer small >out 2>err
+is "a model whose tokenizer lies elsewhere keeps its ids and how it generates" "0 0 7 9" "$? $(
+    cmp full/generation_config.json full-hf/generation_config.json >out; echo $?) $(
+    sed -n 's/.*"\(eos\|pad\)_token_id": \([0-9]*\).*/\2/p' full-hf/config.json | xargs)"
 echo '{"bos_token_id": 99999, "eos_token_id": 4, "pad_token_id": 310}' >aside/generation_config.json
 "$TRIREME" convert more more-ids --tokenizer aside >out 2>err
 is "ids of no token beside the tokenizer: a warning of each" "0 1 1 2" "$? $(
