@@ -197,9 +197,9 @@ double checkpoint_disk_bytes(const struct checkpoint_piece *pieces, int count);
  * that the newest `keep` (at least 2) remain.  If there is one to delete, the newest two that
  * remain are whole: what `checked` does not know of them is verified before, each rank a part of
  * it.  One known to be damaged does not count, is not deleted, and is reported to log when this
- * call finds the damage.  The paths in `spared` (rank 0's, ended by NULL) and entries that `stay` are
- * never deleted.  Collective.  Returns 0, or -1 on every rank with err set when something could not be read or
- * deleted; what could be deleted is. */
+ * call finds the damage.  The paths in `spared` (rank 0's, ended by NULL) and entries that `stay`
+ * are never deleted.  Collective.  Returns 0, or -1 on every rank with err set when something could
+ * not be read or deleted; what could be deleted is. */
 int checkpoint_prune(struct world *world, const struct checkpoint_entry *entries, int count,
                      int keep, const char *const *spared, struct checkpoint_checked *checked,
                      struct log *log, struct error *err);

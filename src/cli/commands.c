@@ -144,11 +144,12 @@ const struct command commands[] = {
      .also = "estimate-memory estimate memory",
      .run = command_plan},
     {.name = "config",
-     .usage = "[--show [KEY|GROUP ...] | [CONFIG] [key=value ...]]",
-     .summary = "describe the keys, or check a config",
+     .usage = "[--show [KEY|GROUP ...] | --translate FILE | [CONFIG] [key=value ...]]",
+     .summary = "describe the keys, check a config, or translate that of another trainer",
      .example =
-         "  trireme config --show train.clip parallel\n  trireme config my.yaml train.steps=5\n",
-     .options = {{"--show", NULL}},
+         "  trireme config --show train.clip parallel\n  trireme config my.yaml train.steps=5\n"
+         "  trireme config --translate ds_config.json >my.yaml\n",
+     .options = {{"--show", NULL}, {"--translate", "FILE"}},
      .takes_keys = 1,
      .also = "keys show options",
      .alone = "a config is the same on all ranks",

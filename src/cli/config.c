@@ -1,4 +1,5 @@
-/* config.c - trireme config: printing what keys mean, and checking a configuration. */
+/* config.c - trireme config: printing what keys mean, checking a configuration, translating that of
+ * another trainer. */
 #include "cli/command.h"
 
 #include <ctype.h>
@@ -53,10 +54,13 @@ int command_config(struct app *app, int argc, char **argv, struct error *err)
     struct config config;
     if (argc >= 2 && !strcmp(argv[1], "--show"))
         return show(argc - 2, argv + 2, err);
+    if (argc >= 2 && !strcmp(argv[1], "--translate"))
+        return argc == 3 ? config_translate(stdout, argv[2], err)
+                         : error_set(err, "config --translate takes one file, of another trainer");
     if (argc < 2)
-        return error_set(err,
-                         "trireme config takes a CONFIG file or key=value, which it checks, or "
-                         "--show, which lists the keys");
+        return error_set(
+            err, "trireme config takes a CONFIG file or key=value, which it checks; --show, "
+                 "which lists the keys; or --translate FILE, of another trainer");
     if (arguments_config(&config, ARGUMENTS_PLAN, argc, argv, err) || check_names(&config, err))
         return -1;
     config_print(stdout, &config);

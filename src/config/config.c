@@ -287,7 +287,7 @@ static int load(struct config *config, const char *name, const char *text, size_
          (yielded = named_model_yield(&file, &own, config, name, err)) < 0 ||
          apply_entries(config, name, &file, 0, in_file -= yielded, err);
     if (rc)
-        foreign_text(name, text, err);
+        foreign_refuse(name, text, err);
     rc = rc || apply_entries(config, name, &file, in_file, file.count, err) || finish(config, err);
     config_file_free(&file);
     return -rc;
@@ -310,4 +310,25 @@ int config_load_text(struct config *config, const char *name, const char *text,
                      const char *const *overrides, int count, struct error *err)
 {
     return load(config, name, text, strlen(text), BY_TRIREME, overrides, count, err);
+}
+
+int config_translate(FILE *out, const char *path, struct error *err)
+{
+    char *text = NULL;
+    size_t bytes = 0;
+    struct foreign_source source;
+    if (config_file_text(path, &text, &bytes, err))
+        return -1;
+    foreign_recognise(&source, path, text);
+    int rc = 0;
+    if (source.program)
+        foreign_write(out, &source);
+    else
+        rc = error_set(err,
+                       "%s is not recognised as a configuration of another trainer; trireme "
+                       "config --show lists the keys",
+                       path);
+    foreign_free(&source);
+    free(text);
+    return rc;
 }

@@ -409,6 +409,10 @@ int config_is_written_for_user(const char *path);
  * which a session had set to the steps of these epochs. */
 struct config config_given(const struct config *config);
 
+/* Write the file of another trainer at path as YAML of trireme's keys (foreign_write()).  Returns
+ * 0, or -1 with err set: it cannot be read, or is not recognised. */
+int config_translate(FILE *out, const char *path, struct error *err);
+
 /* Print every key with its value, as the YAML of config_write() without its first line.  config is
  * printed as it is, not as it was given. */
 void config_print(FILE *out, const struct config *config);

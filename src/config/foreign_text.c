@@ -19,36 +19,58 @@
  * 0 or 0.01, and a beta2 of 0.999. */
 #define ADAMW_OF_TORCH "train.weight_decay|train.beta2"
 
+/* The same in Hugging Face's Trainer, and programs that train by it, whose schedule is linear. */
+#define TRAINER ADAMW_OF_TORCH "|train.schedule"
+
 /* Words that only one program's configurations have.  The first row of which a text has a word
  * names its program. */
 static const struct program {
     const char *words, *name;
+    const char *script;   /* options and commands of shell scripts "a|b", or NULL */
     const char *defaults; /* keys "a|b" whose defaults differ there, or NULL */
     int certain;          /* 1: also beside groups of trireme's, as torchtune has a group model */
 } programs[] = {
     {.words = "_component_",
      .name = "torchtune",
-     .defaults = ADAMW_OF_TORCH "|train.clip",
+     .defaults = ADAMW_OF_TORCH "|train.clip|train.schedule",
      .certain = 1},
-    {.words = "compute_environment|distributed_type|main_training_function", .name = "Accelerate"},
+    {.words = "compute_environment|distributed_type|main_training_function",
+     .name = "Accelerate",
+     .defaults = ADAMW_OF_TORCH "|train.clip|train.schedule"},
     {.words = "zero_optimization|train_micro_batch_size_per_gpu|zero_allow_untested_optimizer",
-     .name = "DeepSpeed"},
+     .name = "DeepSpeed",
+     .defaults = ADAMW_OF_TORCH "|train.clip|train.schedule|train.warmup_type"},
     {.words = "finetuning_type|cutoff_len",
      .name = "LLaMA-Factory",
-     .defaults = ADAMW_OF_TORCH "|train.schedule|lora.alpha"},
+     .script = "--finetuning_type|--cutoff_len",
+     .defaults = TRAINER "|lora.alpha"},
     {.words = "base_model|sample_packing|lora_target_linear|dataset_prepared_path",
      .name = "axolotl",
      .defaults = ADAMW_OF_TORCH},
     {.words = "per_device_train_batch_size|num_train_epochs",
      .name = "Hugging Face's Trainer",
-     .defaults = ADAMW_OF_TORCH "|train.schedule"},
+     .script = "--per_device_train_batch_size|--num_train_epochs",
+     .defaults = TRAINER},
     {.words = "data_parallel_shard_degree|local_batch_size|dump_folder|tensor_parallel_degree|"
               "parallelism",
-     .name = "torchtitan"},
+     .name = "torchtitan",
+     .defaults = "train.schedule|train.warmup_steps"},
     {.words = "tensor_model_parallel_size|pipeline_model_parallel_size|train_iters|language_model",
      .name = "Megatron-LM",
-     .defaults = ADAMW_OF_TORCH},
+     .script = "--tensor-model-parallel-size|--pipeline-model-parallel-size|--train-iters|"
+               "--train-samples|--ffn-hidden-size",
+     .defaults = ADAMW_OF_TORCH "|train.schedule"},
+    {.words = "device_train_microbatch_size|global_train_batch_size|max_duration",
+     .name = "LLM Foundry",
+     .defaults = ADAMW_OF_TORCH "|train.clip|train.schedule"},
     {.words = "architectures|transformers_version", .name = "a Hugging Face model"},
+    {.words = "always_save_checkpoint|wandb_log|lr_decay_iters|learning_rate_decay|eval_iters",
+     .name = "nanoGPT",
+     .defaults = "train.schedule|train.warmup_steps|train.min_lr"},
+    {.words = "train_gpt2cu",
+     .name = "llm.c",
+     .script = "train_gpt2cu|train_gpt2|train_gpt2fp32cu",
+     .defaults = "train.weight_decay"},
 };
 
 enum {
@@ -181,21 +203,52 @@ static int is_toml(const char *text)
     return 0;
 }
 
-int foreign_text(const char *name, const char *text, struct error *err)
+/* The first program of which a shell script has an option or a command. */
+static const struct program *program_of_script(const char *text)
 {
-    static const char format[] = "%.*s is a configuration of %s, not of trireme%s; trireme config "
-                                 "--show lists the keys";
-    char answer[sizeof err->text], *keys = keys_of(text);
-    int own = is_own(keys);
-    const struct program *program = program_of(keys, own);
-    if (!program && !own && is_toml(keys))
-        error_set(err, "%.*s is TOML; a configuration here is YAML", NAME_SHOWN, name);
+    char word[NAME_CHARS];
+    for (size_t i = 0; i < sizeof programs / sizeof programs[0]; i++)
+        for (const char *n = programs[i].script; n; n = strchr(n, '|')) {
+            n += *n == '|';
+            snprintf(word, sizeof word, "%.*s", (int)strcspn(n, "|"), n);
+            const char *at = strstr(text, word);
+            if (at && strchr(" =\t\n\\", at[strlen(word)]))
+                return &programs[i];
+        }
+    return NULL;
+}
+
+void foreign_recognise(struct foreign_source *source, const char *name, const char *text)
+{
+    *source = (struct foreign_source){.name = name, .text = text, .keys = keys_of(text)};
+    int own = is_own(source->keys);
+    const struct program *program = program_of(source->keys, own);
+    if (!program && !own && (program = program_of_script(text)))
+        source->is_script = 1;
     if (program) {
-        size_t name_bytes = strlen(name) < NAME_SHOWN ? strlen(name) : NAME_SHOWN;
-        size_t around = sizeof format + name_bytes + strlen(program->name);
-        foreign_answer(text, keys, program->defaults, answer, sizeof answer - around);
-        error_set(err, format, (int)name_bytes, name, program->name, answer);
+        source->program = program->name;
+        source->defaults = program->defaults;
     }
-    free(keys);
+    source->is_toml = !program && !own && is_toml(source->keys);
+}
+
+void foreign_free(struct foreign_source *source)
+{
+    free(source->keys);
+    source->keys = NULL;
+}
+
+int foreign_refuse(const char *name, const char *text, struct error *err)
+{
+    struct foreign_source source;
+    foreign_recognise(&source, name, text);
+    if (source.is_toml)
+        error_set(err, "%.*s is TOML; a configuration here is YAML", NAME_SHOWN, name);
+    if (source.program)
+        error_set(err,
+                  "%.*s is a configuration of %s, not of trireme; trireme config --translate %.*s "
+                  "writes it with trireme's keys",
+                  NAME_SHOWN, name, source.program, NAME_SHOWN, name);
+    foreign_free(&source);
     return -1;
 }

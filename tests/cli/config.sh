@@ -17,27 +17,34 @@ refused "a model of Hugging Face's hub" \
     'begin with them: model\.path=meta-llama/Meta-Llama-3-8B;.*model\.preset=llama3-8b$' \
     $T model.preset=meta-llama/Meta-Llama-3-8B
 printf 'compute_environment: LOCAL_MACHINE\nmixed_precision: bf16\n' >accelerate.yaml
-refused "a file of another tool" 'accelerate\.yaml is a configuration of Accelerate.*is precision' \
+refused "a file of another tool" \
+    'accelerate\.yaml is a configuration of Accelerate, not of trireme; trireme config --translate accelerate\.yaml writes' \
     $T accelerate.yaml
 cat >deepspeed.json <<'END'
-{"zero_optimization": {"stage": 3, "offload_optimizer": {"device": "cpu"}, "offload_param": {"device": "cpu"},
-  "reduce_bucket_size": "auto", "stage3_prefetch_bucket_size": "auto", "stage3_param_persistence_threshold": "auto"},
- "optimizer": {"type": "AdamW", "params": {"lr": "auto", "weight_decay": "auto"}},
- "scheduler": {"type": "WarmupDecayLR", "params": {"warmup_max_lr": "auto", "warmup_num_steps": 1, "total_num_steps": 9}},
- "gradient_accumulation_steps": 1, "gradient_clipping": "auto", "steps_per_print": 2000, "train_batch_size": "auto",
- "train_micro_batch_size_per_gpu": "auto", "wall_clock_breakdown": false, "fp16": {"enabled": true}}
+{"zero_optimization": {"stage": 3, "offload_optimizer": {"device": "cpu"}, "offload_param": {"device": "nvme"},
+  "reduce_bucket_size": "auto"},
+ "optimizer": {"type": "AdamW", "params": {"lr": 2e-4, "weight_decay": "auto"}},
+ "scheduler": {"type": "WarmupDecayLR", "params": {"warmup_num_steps": 1, "total_num_steps": 9}},
+ "gradient_clipping": 0.5, "wall_clock_breakdown": false, "bf16": {"enabled": true}, "unheard_of": 1}
 END
-refused "all keys of a long file" \
-    'gradient_clipping is train\.clip, fp16\.enabled is precision.* \(train\.micro_batch times [a-z ]*\); trireme config --show lists the keys$' $T deepspeed.json
-long=$PWD/$(printf 'd%.0s' $(seq 200))/$(printf 'd%.0s' $(seq 200))/$(printf 'd%.0s' $(seq 200))
-mkdir -p "$long"
-{ cat deepspeed.json && printf '"fp8": 1, "bf16_": 1, "gpu_ids": 1, "lora_rank": 1, "lora_target": 1, "swiglu": 1, "fsdp": 1,
-"tf32": 1, "max_train_samples": 1, "max_eval_samples": 1, "gradient_checkpointing": 1, "selective_ac_option": 1\n'; } >"$long/x"
-refused "of a longer one those that fit, and the others by name" \
-    'trireme config KEY=VALUE answers: fsdp, .*, gradient_accumulation_steps\. Not answered: bf16_; .* lists the keys$' $T "$long/x"
-printf 'language_model:\n  num_layers: 24\n  num_query_groups: null\nrampup_batch_size: [32, 32]\n' >megatron.yaml
-refused "a file of Megatron-LM" \
-    'is a configuration of Megatron-LM, not of trireme\. Here num_layers is model\.layers=24\. ' $T megatron.yaml
+"$TRIREME" config --translate deepspeed.json >translated.yaml 2>err
+is "its translation" "0 0" "$? $(wc -c <err | tr -d ' ')"
+"$TRIREME" config translated.yaml model.preset=llama-tiny model.vocab=256 >effective 2>err
+is "is a configuration, with the values that trireme takes" \
+    "0 precision: bf16 steps: 9 lr: 0.0002 schedule: linear warmup_steps: 1 optimizer: adamw clip: 0.5 strategy: FULL_SHARD schedule: 1f1b optimizer: host params: disk" \
+    "$? $(grep -E '^(precision|  (strategy|optimizer|params|steps|lr|schedule|warmup_steps|clip)):' effective | xargs)"
+is "and names the other keys" "1 1 1" "$(grep -c '^# optimizer.params.weight_decay: auto is train.weight_decay here$' translated.yaml) $(
+    grep -c '^# reduce_bucket_size: auto is parallel.reduce_bucket_bytes here' translated.yaml) $(
+    grep -c '^# Without an answer: unheard_of$' translated.yaml)"
+printf '#!/bin/sh\ntorchrun pretrain_gpt.py --num-layers 24 --train-iters 5 \\\n --bf16\n' >megatron.sh
+refused "a script with options of Megatron-LM" 'megatron\.sh is a configuration of Megatron-LM' $T megatron.sh
+is "its translation too" "model.layers: 24 train.steps: 5 precision: bf16" \
+    "$("$TRIREME" config --translate megatron.sh | sed -n 's/^\([a-z.]*: [a-z0-9]*\)  *# [nbt].*/\1/p' | xargs)"
+printf 'train:\n  steps: 3\n' >ours.yaml
+refused "a translation of trireme's own" 'ours\.yaml is not recognised' "$TRIREME" config --translate ours.yaml
+refused "a translation of nothing" 'translate wants a value: --translate FILE' "$TRIREME" config --translate
+refused "a translation of two" 'takes one file' "$TRIREME" config --translate deepspeed.json megatron.sh
+refused "a translation of what is not there" 'nowhere' "$TRIREME" config --translate nowhere
 refused "all presets are named" 'gpt2-large, gpt2-xl$' $T model.preset=d12
 refused "said once" '^trireme: error: train\.steps: "abc" is not a whole number$' $T train.steps=abc
 refused "group for a key" 'model' $T model=llama
@@ -149,7 +156,7 @@ refused "a gigabyte of zeros" 'sparse\.yaml: 1073741824 bytes are too many' $T s
     printf '"}\n'
 } >large.json
 refused "a file of another program that is too large, too" \
-    'large\.json is a configuration of a Hugging Face model.*hidden_size is model\.hidden' $T large.json
+    'large\.json is a configuration of a Hugging Face model, not of trireme; ' $T large.json
 : >empty.yaml
 refused "empty file: what is missing" 'model|data\.train' $T empty.yaml
 refused "two files" 'misspelt|twice' $T misspelt.yaml twice.yaml
