@@ -66,6 +66,14 @@ static int answer_foreign(const char *name, struct error *err)
                      f->note ? " (" : "", f->note ? f->note : "", f->note ? ")" : "");
 }
 
+/* Are two dotted names of one group?  Then their last parts alone say how near they are: the name
+ * of the group would make any two of them alike. */
+static int has_same_group(const char *a, const char *b)
+{
+    size_t length = (size_t)(last_part(a) - a);
+    return length && length == (size_t)(last_part(b) - b) && !strncmp(a, b, length);
+}
+
 const char *key_meant(const char *name)
 {
     const struct foreign *f = foreign_find(name);
@@ -74,7 +82,8 @@ const char *key_meant(const char *name)
     for (int i = 0; (key = key_at(i)); i++) {
         if (has_same_words(name, key->name) || has_same_words(name, last_part(key->name)))
             return key->name;
-        nearest_try(&whole, key->name, key->name);
+        if (!has_same_group(name, key->name))
+            nearest_try(&whole, key->name, key->name);
         nearest_try(&part, last_part(key->name), key->name);
     }
     if (part.name && part.distance == 0)

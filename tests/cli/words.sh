@@ -124,6 +124,8 @@ plan|--num-nodes 2|no option --num-nodes; did you mean --nodes\?$
 train|--world-size 4|as in mpirun -n 4 trireme train
 train|comm.max_cta=4|did you mean comm\.max_ctas\?$
 train|train.max_lrs=4|unknown key "train\.max_lrs"; trireme config --show lists the keys$
+train|model.mla=true|unknown key "model\.mla"; trireme config --show lists the keys$
+train|train.log_steps=4|unknown key "train\.log_steps"; here: run\.log_every$
 END
 # Neither "-" nor nothing is a file to write.
 for option in 'tokenize words.txt -o' 'tokenize words.txt --train-bpe 300 -o' 'tokenize words.txt -o x.h5 --valid' \
