@@ -178,6 +178,24 @@ int64_t dataset_cut_rows(const struct dataset *d)
     return cut;
 }
 
+int64_t dataset_cut_documents(const struct dataset *d)
+{
+    int64_t cut = 0;
+    for (int f = 0; f < d->files; f++)
+        if (d->file[f].loader.packing)
+            cut += packing_cut_documents(d->file[f].loader.packing);
+    return cut;
+}
+
+int64_t dataset_left_rows(const struct dataset *d)
+{
+    int64_t left = 0;
+    for (int f = 0; f < d->files; f++)
+        if (!d->file[f].loader.packing)
+            left += (d->file[f].tokens.count - 1) % d->options.seq_len;
+    return left;
+}
+
 int dataset_read(const struct dataset *d, int64_t sample, int32_t *inputs, int32_t *targets,
                  struct error *err)
 {

@@ -61,6 +61,14 @@ double dataset_most_epochs(const struct dataset *dataset, double samples);
 /* Returns the number of rows that data.packing=padded drops in an epoch; 0 with other packings. */
 int64_t dataset_cut_rows(const struct dataset *dataset);
 
+/* Returns the number of documents that data.packing=documents or padded cuts, because they are
+ * longer than a sequence; 0 with stream. */
+int64_t dataset_cut_documents(const struct dataset *dataset);
+
+/* Returns the number of targets that data.packing=stream has in no sequence: those at the end of
+ * each file that fill none; 0 with other packings. */
+int64_t dataset_left_rows(const struct dataset *dataset);
+
 /* Call loader_read() or loader_positions() of the file that sample is in; a sample after the end
  * of all files is all masked. */
 int dataset_read(const struct dataset *dataset, int64_t sample, int32_t *inputs, int32_t *targets,

@@ -35,7 +35,8 @@ static int open_stream(struct loader *loader, struct error *err)
     if (tokens->count <= seq_len)
         return error_set(err,
                          "%s has %lld tokens, and one sequence of %lld needs %lld; lower "
-                         "data.seq_len or take a longer text",
+                         "data.seq_len, take a longer text, or set data.packing=documents, whose "
+                         "sequences need not be full",
                          tokens->path, (long long)tokens->count, (long long)seq_len,
                          (long long)seq_len + 1);
     loader->windows = (tokens->count - 1) / seq_len;

@@ -34,6 +34,7 @@ struct packing {
     int64_t seq_len;
     int64_t documents, items;
     int64_t cut;                 /* rows that PACK_SINGLY dropped */
+    int64_t cut_documents;       /* documents of more than seq_len rows */
     int64_t pieces;              /* of seq_len rows: sequences [0, pieces) */
     int64_t bins;                /* sequences [pieces, pieces + bins) */
     uint32_t *item;              /* [items] the numbers of their documents, bin by bin */
@@ -127,6 +128,7 @@ static int out_of_memory(int64_t documents, struct error *err)
 static void add_document(struct packing *p, struct work *w, int64_t document, int64_t tokens)
 {
     int64_t rows = max_i64(tokens - 1, 0), pieces = rows / p->seq_len;
+    p->cut_documents += rows > p->seq_len;
     if (p->form == PACK_SINGLY) {
         p->cut += max_i64(rows - p->seq_len, 0);
         rows = min_i64(rows, p->seq_len);
@@ -320,6 +322,11 @@ int64_t packing_sequences(const struct packing *p)
 int64_t packing_cut_rows(const struct packing *p)
 {
     return p->cut;
+}
+
+int64_t packing_cut_documents(const struct packing *p)
+{
+    return p->cut_documents;
 }
 
 /* ---- reading ---- */

@@ -37,6 +37,9 @@ int64_t packing_sequences(const struct packing *packing);
 /* Returns the number of rows that PACK_SINGLY has dropped. */
 int64_t packing_cut_rows(const struct packing *packing);
 
+/* Returns the number of documents of more than seq_len rows. */
+int64_t packing_cut_documents(const struct packing *packing);
+
 /* Rows of one document in a sequence.  Inputs are tokens [first, first + rows) of the file, targets
  * tokens [first + 1, first + rows + 1). */
 struct packing_part {

@@ -158,6 +158,7 @@ static int run(struct session *session, const struct named *named, struct error 
         log_what(session, &valid.data, from);
     if (!rc && !world_rank(session->world)) {
         data_files_warn_valid(session->log, path);
+        batches_warn_left(&valid, session->log);
         tokenizer_check_model(session->log, "data.valid", tokenizer_check_name(&valid.data), from);
     }
     if (!rc)

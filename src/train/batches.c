@@ -48,6 +48,18 @@ void batches_close(struct batches *b)
     dataset_close(&b->data);
 }
 
+void batches_warn_left(const struct batches *b, struct log *log)
+{
+    const int64_t most = 20; /* one in so many targets is not worth a word */
+    int64_t left = dataset_left_rows(&b->data), seq_len = b->data.options.seq_len;
+    if (left * most > b->data.tokens)
+        log_warn(log,
+                 "data.valid: the last %lld of its %lld tokens fill no sequence of "
+                 "data.seq_len=%lld, and are not evaluated; data.packing=documents reads all, a "
+                 "smaller data.seq_len more",
+                 (long long)left, (long long)b->data.tokens, (long long)seq_len);
+}
+
 /* The number of samples that a micro-batch of this rank has, 0 after the end of the global batch;
  * *first: its first one, counted from the first of the global batch. */
 static int64_t samples_of(const struct batches *b, int micro, int64_t *first)

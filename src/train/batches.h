@@ -23,6 +23,10 @@ int batches_open(struct batches *batches, const struct session *session, const c
                  enum loader_order order, struct error *err);
 void batches_close(struct batches *batches); /* one of zeros allowed */
 
+/* Warn where many targets at the end of the files are in no sequence (dataset_left_rows()), which
+ * an evaluation then does not read.  To be called by rank 0. */
+void batches_warn_left(const struct batches *batches, struct log *log);
+
 /* Functions for a step_input (execute.h), whose user is a struct batches: batches_load() fills
  * tokens and targets, batches_load_positions() positions, documents and samples.  Sequences beyond
  * the global batch are masked.  Return 0, or -1 with err set where a file cannot be read or is

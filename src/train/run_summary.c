@@ -128,7 +128,7 @@ static void log_model(const struct session *s)
         log_warn(s->log, "precision fp8 on CPUs rounds as on GPUs, and takes longer than bf16");
 }
 
-enum { HOW_TEXT = 96 };
+enum { HOW_TEXT = 128 };
 
 /* What sequences are made of, and what is in none of them. */
 static const char *packing_text(const struct dataset *data, enum config_packing packing,
@@ -137,12 +137,15 @@ static const char *packing_text(const struct dataset *data, enum config_packing 
     static const char *const names[] = {[PACKING_STREAM] = "",
                                         [PACKING_DOCUMENTS] = " of packed documents",
                                         [PACKING_PADDED] = ", a document each"};
-    int64_t cut = dataset_cut_rows(data);
+    int64_t cut = dataset_cut_rows(data), documents = dataset_cut_documents(data);
     char tokens[32];
     snprintf(text, HOW_TEXT, "%s", names[packing]);
     if (cut)
         text_append(text, HOW_TEXT, ", %s tokens after data.seq_len left away",
                     count_text((double)cut, tokens));
+    else if (documents)
+        text_append(text, HOW_TEXT, ", %s of which %s longer than data.seq_len and cut",
+                    count_text((double)documents, tokens), documents == 1 ? "is" : "are");
     return text;
 }
 

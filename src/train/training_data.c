@@ -21,6 +21,7 @@ int training_data_open(struct training_data *data, const struct session *s, stru
     if (!world_rank(s->world)) {
         data_files_warn(s->log, names);
         data_chat_report(s->log, &data->train.data, &data->valid.data);
+        batches_warn_left(&data->valid, s->log);
     }
     return 0;
 }

@@ -121,6 +121,18 @@ is "generate from a run of packed documents" 0 $?
 is "what is cut off documents is said at the start" "0 1" "$? $(grep -c "a document each, $(cat lines/* |
     awk 'length > 15 { n += length - 15 } END { print n }') tokens after data.seq_len left away); no steps" err)"
 
+long=$(cat lines/* | awk 'length > 15 { n++ } END { print n }')
+"$TRIREME" train $M data.train=lines.h5 data.packing=documents data.seq_len=16 train.steps=0 run.dir=cut run.fresh=true >out 2>err
+is "and how many are cut into several sequences" "0 1" \
+    "$? $(grep -c "of packed documents, $long of which are longer than data.seq_len and cut); no steps" err)"
+head -c 150 text >short
+"$TRIREME" tokenize short -o short.h5 >out 2>err
+"$TRIREME" evaluate epochs data.valid=short.h5 data.seq_len=80 data.packing=stream >out 2>err
+is "targets that fill no sequence are warned of where they are many" "0 80 1" "$? $(sed 's/.*tokens //' out) $(
+    grep -c 'warning: data.valid: the last 70 of its 151 tokens fill no sequence of data.seq_len=80, and' err)"
+"$TRIREME" evaluate epochs data.valid=short.h5 data.seq_len=80 data.packing=documents >out 2>err
+is "not where all are read" 0 "$(grep -c 'fill no sequence' err)"
+
 is "data that a step reads several times are warned of" "0 1 0" "$("$TRIREME" train $M train.global_batch=7 \
     data.train=lines.h5:samples=3 data.packing=padded train.steps=1 run.dir=few >out 2>err
     echo $? $(grep -c 'warning: a step takes 7 sequences .*, and data.train has fewer for it: .* the same ones 2.33 times' err) \

@@ -18,6 +18,10 @@ if ! "$TRIREME" train model.preset=llama-tiny model.vocab=390 device=cpu data.tr
     not_ok "train" "$(tail -n 2 err)"
     finish
 fi
+is "conversations that are kept apart need no word" 0 "$(grep -c 'lays them end to end' err)"
+"$TRIREME" train model.preset=llama-tiny model.vocab=390 device=cpu data.train=tok/chats.h5 data.seq_len=16 \
+    train.steps=1 run.dir=stream >out 2>err
+is "those that are cut do" "0 1" "$? $(grep -c 'data.train has conversations, and data.packing=stream lays them end' err)"
 G="$TRIREME generate"
 
 # ---- beside evaluations ----
