@@ -5,11 +5,18 @@
 #include "train/trainer_private.h"
 
 /* Compare the loss of an evaluation with the lowest before it; one that is not finite is not below
- * any. */
+ * any, and is warned of. */
 static void judge_evaluation(struct trainer *t, double loss)
 {
     struct run_best *best = &t->at.best;
     double delta = t->s->config.train.early_stop_delta;
+    if (!isfinite(loss) && !world_rank(t->s->world))
+        log_warn(t->s->log,
+                 "step %lld: the loss on data.valid is not finite: what the model computes "
+                 "overflows; lower train.lr, and go on from an earlier checkpoint "
+                 "(checkpoint.resume)%s",
+                 (long long)t->at.step,
+                 t->s->config.precision == PRECISION_FP16 ? ", or use precision bf16" : "");
     if (!isfinite(loss) || (best->step && !(loss < best->loss - delta))) {
         best->without++;
         return;

@@ -54,6 +54,11 @@ ranks 2 "$TRIREME" train $M train.initial_scale_power=40 train.min_loss_scale=1e
 is "an overflow that no scale mends ends the run" 1 $?
 is "in one line" 1 "$(grep -a -c '^trireme: error: .*not finite for 10 steps in a row at a loss scale of 1e+12' hopeless.err)"
 
+# A model that overflows where it is evaluated.
+"$TRIREME" train $M train.lr=1 train.steps=12 data.valid="$work/valid.h5" train.eval_every=4 run.dir=wild >out 2>err
+is "an evaluation that is not finite is warned of" "0 1" \
+    "$? $(grep -c 'warning: step 12: the loss on data.valid is not finite: .*, or use precision bf16$' err)"
+
 # The best evaluation where the last steps have updated nothing: of the first weights, at step 6.
 "$TRIREME" train $M train.initial_scale_power=40 train.min_loss_scale=1e12 train.steps=100 \
     data.valid="$work/valid.h5" train.eval_every=6 checkpoint.keep_best=true run.dir=best >best.out 2>best.err
