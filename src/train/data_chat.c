@@ -26,9 +26,7 @@ const char *data_chat_name(const struct dataset *data)
     return first ? first->chat : "";
 }
 
-/* Say that a conversation may begin in one sequence and end in another, and that it sees those
- * before it. */
-static void report_stream(struct log *log, const struct dataset *train)
+void data_chat_report_packing(struct log *log, const struct dataset *train)
 {
     if (find_file(train, NULL) && train->options.packing == PACKING_STREAM)
         log_info(log, "data.train has conversations, and data.packing=stream lays them end to end "
@@ -51,7 +49,6 @@ void data_chat_report(struct log *log, const struct dataset *train, const struct
                  "data.valid: the conversations of %s are by chat template %s, and those of %s, "
                  "which are trained on, by %s",
                  measured->path, measured->chat, one->path, one->chat);
-    report_stream(log, train);
 }
 
 void data_chat_report_folder(struct log *log, const char *chat, const char *folder,

@@ -10,9 +10,13 @@
 /* The chat template of a dataset, that of its first file that names one; "": none does. */
 const char *data_chat_name(const struct dataset *data);
 
-/* Warn where files of data.train, or of it and data.valid, have different chat templates; log that
- * data.packing=stream cuts conversations.  To be called by rank 0. */
+/* Warn where files of data.train, or of it and data.valid, have different chat templates.  To be
+ * called by rank 0. */
 void data_chat_report(struct log *log, const struct dataset *train, const struct dataset *valid);
+
+/* Log that a conversation may begin in one sequence and end in another, and see those before it,
+ * where data.packing is stream.  To be called on any rank. */
+void data_chat_report_packing(struct log *log, const struct dataset *train);
 
 /* Warn where the tokenizer's files in a folder have another chat template than `chat`, that of a
  * run's data (NULL or "": not known), or none.  exported: the folder that was written, for whose

@@ -21,6 +21,7 @@
 #include "config/defines.h"
 #include "segment/fp8_matrices.h"
 #include "train/core_use.h"
+#include "train/data_chat.h"
 #include "train/lr_schedule.h"
 
 /* "863597", "12.3 M", "1.50 B" */
@@ -174,6 +175,7 @@ static void log_data(const struct session *s, const struct batches *train,
              count_text((double)train->data.tokens, tokens), (long long)train->data.windows,
              train->data.windows == 1 ? "" : "s", (long long)c->data.seq_len,
              packing_text(&train->data, c->data.packing, how), more, steps);
+    data_chat_report_packing(s->log, &train->data);
 }
 
 /* Warn of ranks, and of places in micro-batches, that get no sequence. */
