@@ -205,9 +205,6 @@ static int check_lora(const struct config *config, struct error *err)
                               "refer to; leave it at auto");
     if (!config->lora.r && !name && frozen != FROZEN_AUTO)
         name = "checkpoint.frozen";
-    if (config->lora.use_dora && config->lora.dropout > 0)
-        return error_set(err, "lora.use_dora scales rows to the lengths of what nothing is dropped "
-                              "of; set lora.dropout=0 with it");
     if (config->lora.r || !name)
         return 0;
     return error_set(err, "%s is of adapters, and lora.r, their rank, is 0: there are none; set it",
@@ -286,4 +283,14 @@ int config_check_weights(const struct config *config, struct error *err)
                    check_export(config, err)
                ? -1
                : 0;
+}
+
+int config_check_training(const struct config *config, struct error *err)
+{
+    if (config->lora.use_dora && config->lora.dropout > 0)
+        return error_set(err,
+                         "lora.use_dora with lora.dropout=%g: DoRA is trained without dropout in "
+                         "this version of trireme; set lora.dropout=0",
+                         config->lora.dropout);
+    return 0;
 }

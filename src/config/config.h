@@ -381,6 +381,9 @@ const char *config_key_name(int i);
 enum config_format { CONFIG_TEXT_TABLE, CONFIG_MAN };
 int config_show(FILE *out, enum config_format format, const char *only);
 
+/* Refuse what can be evaluated, and not trained.  Returns 0, or -1 with err naming the keys. */
+int config_check_training(const struct config *config, struct error *err);
+
 /* Refuse a train->decay_steps that is more than the steps after warm-up.  Returns 0, or -1 with err
  * set. */
 int config_check_decay_steps(const struct config_train *train, struct error *err);

@@ -233,7 +233,7 @@ static const struct key rows[] = {
      .help =
          "true: DoRA, which also trains the length of each row of the adapted matrices "
          "(lora_magnitude_vector), and scales the row with its adapter to that; norms of rows are "
-         "constants to backward, as in peft"},
+         "constants to backward, as in peft; trained without lora.dropout"},
     {KEY(REAL, lora.dropout, "0"), .most = 0.99,
      .help = "share of the adapters' inputs that training sets to zero (peft's lora_dropout)"},
     {KEY(CHOICE, lora.quantize_base, "none"), .choices = quantizations,

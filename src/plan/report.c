@@ -30,7 +30,8 @@ static int open_model(struct report_making *m, const struct config *config, int 
                                      .planning = 1,
                                      .any_order = !config->train.reproducible,
                                      .attention_bytes = (size_t)config->train.attention_bytes};
-    if (device_open(&m->device, &request, err) || layout_model(&m->model, config, err))
+    if (config_check_training(config, err) || device_open(&m->device, &request, err) ||
+        layout_model(&m->model, config, err))
         return -1;
     struct units_request units = layout_units(&m->report->layout, config);
     if (config->generate.samples)

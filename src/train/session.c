@@ -255,6 +255,10 @@ static int prepare(struct session *s, const struct device_request *request, int 
                    enum session_use use, struct error *err)
 {
     int ranks = world_size(s->world);
+    if (use == SESSION_TRAIN && config_check_training(&s->config, err))
+        return -1;
+    if (s->config.lora.use_dora) /* nothing is dropped but in training, which was refused */
+        s->config.lora.dropout = 0;
     if (layout_resolve(&s->layout, &s->config, ranks, per_node, request->kind, err))
         return layout_advise(&s->config, ranks, per_node, request->kind, err);
     if (use == SESSION_TRAIN && s->config.comm.share_gpu && request->kind == DEVICE_CPU)

@@ -25,6 +25,15 @@ refused "magnitudes of no adapters" 'lora.use_dora is of adapters' \
 sed 's/"use_dora": true/"use_dora": false/' adapter-llama/adapter_config.json >config
 cp -r adapter-llama without
 cp config without/adapter_config.json
+refused "dropout beside them, in training" 'lora.use_dora with lora.dropout=0.05: DoRA is trained without dropout' \
+    "$TRIREME" train $N model.path=hf-llama $L lora.use_dora=true lora.dropout=0.05 run.dir=never
+refused "and in its plan" 'lora.use_dora with lora.dropout=0.05' \
+    "$TRIREME" plan model.path=hf-llama lora.r=2 lora.use_dora=true lora.dropout=0.05 data.seq_len=24
+cp -r adapter-llama dropped
+sed 's/"lora_dropout": 0[.0]*/"lora_dropout": 0.05/' adapter-llama/adapter_config.json >dropped/adapter_config.json
+"$TRIREME" evaluate model.path=hf-llama lora.path=adapter-llama data.valid=train.h5 data.seq_len=24 device=cpu >first 2>err
+"$TRIREME" evaluate model.path=hf-llama lora.path=dropped data.valid=train.h5 data.seq_len=24 device=cpu >second 2>err
+is "an adapter of peft's that was trained with it is evaluated" "0 $(cat first)" "$? $(cat second)"
 refused "a file's magnitudes, not asked for" "lora_magnitude_vector\" is none of this model's" \
     "$TRIREME" train $N model.path=hf-llama lora.path=without run.dir=never
 "$TRIREME" train $N model.path=hf-llama $L train.lr=0 train.steps=1 run.dir=plain >out 2>err || cat err
