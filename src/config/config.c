@@ -20,6 +20,7 @@
 #include "base/text.h"
 #include "config/adapter.h"
 #include "config/foreign.h"
+#include "config/foreign_model.h"
 #include "config/hf.h"
 #include "config/hub.h"
 #include "config/named_model.h"
@@ -104,8 +105,15 @@ static int error_no_model(const char *name, const char *folder, struct error *er
                          "%.200s is an adapter's folder, not a model's: name its model, and the "
                          "adapter beside it, model.path=MODEL lora.path=%.200s",
                          name, name);
-    if (access(folder, F_OK) && hub_is_name(name))
-        return hub_error_missing(name, "no folder with a config.json", err);
+    if (foreign_model_refuse(folder, err))
+        return -1;
+    if (access(folder, F_OK) && hub_is_name(name)) {
+        hub_error_missing(name, "no folder with a config.json", err);
+        if (err)
+            text_append(err->text, sizeof err->text,
+                        "; before it is there, plans are made with model.preset=NAME");
+        return -1;
+    }
     return error_set(err, "%.200s has no config.json, and is no run or checkpoint either", name);
 }
 

@@ -2,7 +2,7 @@ libtrireme_a_SOURCES += \
 	src/config/adapter.c src/config/adapter.h \
 	src/config/check.c src/config/check_model.c src/config/check_train.c \
 	src/config/config.c src/config/config.h \
-	src/config/foreign.c src/config/foreign_text.c src/config/foreign_translate.c src/config/foreign_words.c src/config/foreign_words.h src/config/foreign.h \
+	src/config/foreign.c src/config/foreign_text.c src/config/foreign_model.c src/config/foreign_model.h src/config/foreign_translate.c src/config/foreign_words.c src/config/foreign_words.h src/config/foreign.h \
 	src/config/hf.c src/config/hf.h src/config/hf_experts.c \
 	src/config/hf_members.c src/config/hf_members.h \
 	src/config/hf_rope.c src/config/hf_write.c \

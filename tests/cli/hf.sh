@@ -457,7 +457,17 @@ refused "a tokenizer without an owner" \
     'gpt2 is not "bytes".* in the cache of.*; bring it here: hf download ORG/NAME --local-dir gpt2$' \
     "$TRIREME" tokenize "$top/README.md" --tokenizer gpt2 -o x.h5
 # shellcheck disable=SC2086
-refused "a model without an owner" 'bring it here: hf download ORG/NAME --local-dir llama3$' \
+for file in __0_0.distcp:PyTorch consolidated.00.pth:Meta zero_to_fp32.py:DeepSpeed iter_0000100:Megatron-LM \
+    q4_0.gguf:GGUF ckpt.pt:nanoGPT model_00000100.bin:llm.c; do
+    mkdir -p other
+    : >"other/${file%%:*}"
+    refused "a checkpoint of ${file#*:}" "other is .*${file#*:}.*which trireme does not read; model.path wants a folder with" \
+        "$TRIREME" plan model.path=other
+    rm -r other
+done
+: >q4_0.gguf
+refused "a file in GGUF" 'q4_0.gguf is a model in GGUF' "$TRIREME" plan model.path=q4_0.gguf
+refused "a model without an owner" 'bring it here: hf download ORG/NAME --local-dir llama3; before it is there, plans are made with model.preset=NAME$' \
     "$TRIREME" train $N model.path=llama3 run.dir=never
 for command in evaluate plan; do
     refused "$command: a model where a file is wanted" "some-org/a.model is a model.*: model.path=some-org/a.model$" \
@@ -468,7 +478,7 @@ done
 refused "a name that the cache has not" 'cache/hub; bring it there: hf download some-org/other' \
     "$TRIREME" train $N model.path=some-org/other run.dir=never
 # shellcheck disable=SC2086
-refused "a revision that the cache has not" 'bring it there: hf download some-org/other --revision v2$' \
+refused "a revision that the cache has not" 'bring it there: hf download some-org/other --revision v2; before it is there, .*$' \
     "$TRIREME" train $N model.path=some-org/other@v2 run.dir=never
 unset HF_HOME
 
