@@ -8,7 +8,8 @@
 #   trireme convert runs/llama70b_qlora-123 adapter            two files, as peft reads them
 #   trireme convert runs/llama70b_qlora-123 merged --merge     the model with the adapters added, in 16 bits
 #
-# `trireme plan jobs/llama70b_qlora.yaml --ranks 1 --machine h100` says what it needs.
+# `trireme plan jobs/llama70b_qlora.yaml --ranks 1 --machine h100` says what it needs; before the model is
+# there, with model.preset=llama3-70b.
 #
 # Everything else - ranks, time limits, resuming after them, use without Slurm - is as in
 # llama8b_fsdp.sh, which this script runs and which has to be in the same folder.

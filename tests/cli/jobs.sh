@@ -74,7 +74,11 @@ is "learns, with moments of 8 bits" "less 1" "$(awk -v a="$(sed -n '1s/.*"loss":
         "$TRIREME" checkpoint show alone | grep -c 'exp_avg_absmax/layers.0.mlp.up')"
 
 # Adapters beside 4 bits, and the plan of the model that they are for.
-"$TRIREME" plan "$top/jobs/llama70b_qlora.yaml" --machine h100 >out 2>err
+refused "adapters begin from a model, not from random weights" 'llama-3-70b is no folder .*; before it is there, .*model.preset=NAME' \
+    "$TRIREME" plan "$top/jobs/llama70b_qlora.yaml" --machine h100
+"$TRIREME" plan "$top/jobs/llama70b_lora.yaml" model.preset=llama2-70b --ranks 8 --nodes 1 --machine h100 >out 2>err
+is "Llama-2-70B with adapters fits one node of eight GPUs of 80 GB" "0 1" "$? $(grep -c '^fits on h100' out)"
+"$TRIREME" plan "$top/jobs/llama70b_qlora.yaml" model.preset=llama3-70b --machine h100 >out 2>err
 is "Llama-3-70B of 4 bits fits one GPU of 80 GB" "0 1" "$? $(grep -c '^fits on h100' out)"
 TRIREME_RANKS=2 "$top/jobs/llama70b_qlora.sh" model.path=llama3 data.train=data/chats.h5 data.seq_len=128 \
     train.global_batch=4 device=cpu train.lr=1e-2 train.steps=12 train.warmup_steps=1 run.threads=1 run.dir=four >out 2>err
