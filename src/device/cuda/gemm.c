@@ -160,7 +160,8 @@ int cuda_gemm_check_fp8(const char *name, const char *level, struct error *err)
     char library[64];
     if (strcmp(level, "sm_90") != 0)
         return error_set(err,
-                         "a GPU of compute capability 9.0 (H100, H200), and this is %s (%.*s.%s)",
+                         "an H100 or H200 (compute capability 9.0), for which trireme has its "
+                         "products, and this is %s (%.*s.%s)",
                          name, major_digits, number, number + major_digits);
     if (cublasLtGetVersion() < SCALES_OF_FP8)
         return error_set(err, "cuBLASLt %d.%d or newer, and this is %s", SCALES_OF_FP8 / 10000,
