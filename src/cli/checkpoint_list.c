@@ -60,10 +60,13 @@ static void print_rows(const struct checkpoint_entry *entries, int count)
         } else {
             int damaged = checkpoint_sizes(checkpoint, &why);
             describe_meta(checkpoint->meta, about, sizeof about);
+            int is_stable_end = js_get_bool(checkpoint->meta, "stable_end", 0);
             printf("%-14s %10s %7d %5d  %s  %s%s\n", name,
                    disk_size((double)checkpoint->bytes, size), checkpoint->tensors,
                    checkpoint->ranks, about, damaged ? "damaged: " : "committed",
-                   damaged ? why.text : "");
+                   damaged         ? why.text
+                   : is_stable_end ? ", the decay begins here"
+                                   : "");
             checkpoint_close(checkpoint);
         }
     }

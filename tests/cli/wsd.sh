@@ -51,6 +51,8 @@ is "beside the two newest and that of the lowest loss" yes "$([ "$(ls few/checkp
 train $W train.steps=60 run.dir=few checkpoint.keep=2
 is "after more steps, where the decay began before stays beside where it begins now" "0 22 52" \
     "$code $(ls few/checkpoints | sed -n 's/^step-0*//p' | grep '2$' | xargs)"
+is "checkpoint ls names both" "step-00000022 step-00000052" "$("$TRIREME" checkpoint ls few |
+    sed -n 's/^\(step-[0-9]*\) .* committed, the decay begins here$/\1/p' | xargs)"
 train $W train.steps=60 run.dir=few checkpoint.keep=2 checkpoint.resume=22
 is "from there the learning rate does not jump" "0 0" "$code $(grep -c jumps err)"
 "$TRIREME" train $M train.lr=1e-3 train.schedule=constant train.steps=30 run.dir=none checkpoint.keep=2 >out 2>err
