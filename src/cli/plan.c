@@ -71,7 +71,8 @@ static int outcome(const struct report *report, const struct plan_options *optio
     if (!host && !(options->as_machine && lack.device_bytes))
         return 0;
     config.device = report->on_gpu ? CONFIG_DEVICE_CUDA : CONFIG_DEVICE_CPU;
-    fit_find(&fit, &config, report->ranks, report->nodes, (int)options->threads, &report->limits);
+    fit_find(&fit, &config, report->ranks, report->nodes, (int)options->threads, &report->limits,
+             report->speeds);
     fit_text(&fit, report->ranks, text, sizeof text);
     return error_set(err, "does not fit on %s: short by %.2f GiB; %s",
                      host ? "the node" : report->machine, short_gib, text);

@@ -51,7 +51,7 @@ static void advise(struct app *app, const struct config *asked, const struct mem
     if (world_rank(app->world))
         return;
     fit_find(&fit, &config, world_size(app->world), world_nodes(app->world),
-             (int)config.run.threads, limits);
+             (int)config.run.threads, limits, NULL);
     fit_text(&fit, world_size(app->world), nearest, sizeof nearest);
     text_append(err->text, sizeof err->text, "; %s", nearest);
 }

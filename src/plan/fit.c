@@ -5,6 +5,10 @@
  * all cheaper axes are at their last level.  That takes a few plans per axis instead of one per
  * combination.
  *
+ * Recomputation costs time in any case, smaller micro-batches on some machines hardly any: where
+ * the machine's speeds are known, each level of recomputation is tried with the largest micro-batch
+ * that fits with it, and the fastest of these counts (refine()).
+ *
  * A step of one micro-batch, whose gradients take the place of activations (layout_grads_pass()),
  * may need less than one of several.  So the axes are settled twice: with smaller and smaller
  * micro-batches, and with all sequences of a rank at once.  The cheaper result is the nearest.
@@ -23,7 +27,9 @@ struct fit_search {
     const struct config *config;
     const struct memory_limits *limits;
     int ranks, nodes, threads;
-    int only_here;        /* 1: neither more ranks nor offload */
+    const struct machine *speeds; /* NULL: no times are forecast */
+    int is_timed;                 /* 1: times are wanted of what is tried */
+    int only_here;                /* 1: neither more ranks nor offload */
     int at_once;          /* 1: a step has one micro-batch, which is level 1 of MICRO_BATCH where it
                              has several as it is */
     struct layout layout; /* of the configuration as it is */
@@ -132,9 +138,12 @@ static int fits(const struct fit_search *s, const int level[AXES], struct fit *f
         return 0;
     struct report_request request = {
         .config = &c.as.config, .ranks = c.ranks, .nodes = c.nodes, .threads = s->threads};
+    if (s->is_timed)
+        request.speeds = s->speeds;
     if (report_measure(&report, &request, NULL))
         return 0;
     struct memory_limits lack = report_lack(&report, s->limits);
+    fit->tokens_per_s = report_tokens_per_s(&report);
     fit->ranks = c.ranks;
     fit->nodes = c.nodes;
     fit->takes = report_most(&report);
@@ -218,6 +227,38 @@ static void find_levels(struct fit_search *s)
         s->levels[RANKS]++;
 }
 
+/* The level of an axis that is tried first: at_once has only one of MICRO_BATCH. */
+static int first_level(const struct fit_search *s, enum axis axis)
+{
+    return s->at_once && axis == MICRO_BATCH ? s->levels[axis] - 1 : 0;
+}
+
+/* Make fit the fastest of what fits with other levels of recomputation and of the micro-batch than
+ * those found, which become the levels. */
+static void refine(struct fit_search *s, int level[AXES], struct fit *fit)
+{
+    struct fit best = {0}, other;
+    int trial[AXES];
+    memcpy(trial, level, sizeof trial);
+    s->is_timed = 1;
+    for (int r = 0; r < s->levels[RECOMPUTE]; r++) {
+        trial[RECOMPUTE] = r;
+        for (int m = first_level(s, MICRO_BATCH); m < s->levels[MICRO_BATCH]; m++) {
+            trial[MICRO_BATCH] = m;
+            if (!fits(s, trial, &other))
+                continue;
+            if (other.tokens_per_s > best.tokens_per_s) {
+                best = other;
+                memcpy(level, trial, sizeof trial);
+            }
+            break;
+        }
+    }
+    s->is_timed = 0;
+    best.found = best.tokens_per_s > 0;
+    *fit = best.found ? best : *fit;
+}
+
 /* Settle the axes, with level[] as the result. */
 static void settle(struct fit_search *s, int level[AXES], struct fit *fit)
 {
@@ -225,13 +266,14 @@ static void settle(struct fit_search *s, int level[AXES], struct fit *fit)
     for (int axis = 0; axis < AXES; axis++)
         level[axis] = s->levels[axis] - 1;
     for (int axis = AXES - 1; axis >= 0; axis--) {
-        int first = s->at_once && axis == MICRO_BATCH ? level[axis] : 0; /* its only one */
-        for (level[axis] = first; level[axis] < s->levels[axis]; level[axis]++)
+        for (level[axis] = first_level(s, axis); level[axis] < s->levels[axis]; level[axis]++)
             if ((fit->found = fits(s, level, fit)))
                 break;
         if (!fit->found)
-            break;
+            return;
     }
+    if (s->speeds)
+        refine(s, level, fit);
 }
 
 /* Are levels a cheaper than b? */
@@ -241,6 +283,17 @@ static int is_cheaper(const int a[AXES], const int b[AXES])
         if (a[axis] != b[axis])
             return a[axis] < b[axis];
     return 0;
+}
+
+/* Is fit a, of levels, nearer than b?  Of the same ranks, offloads and shards the faster one is,
+ * where times are known. */
+static int is_nearer(const struct fit *a, const int level_a[AXES], const struct fit *b,
+                     const int level_b[AXES])
+{
+    int is_as_costly = a->tokens_per_s > 0 && b->tokens_per_s > 0;
+    for (int axis = SHARDS; axis < AXES; axis++)
+        is_as_costly &= level_a[axis] == level_b[axis];
+    return is_as_costly ? a->tokens_per_s > b->tokens_per_s : is_cheaper(level_a, level_b);
 }
 
 /* May a step of one micro-batch need less than one of several, and has that not been tried yet?
@@ -272,19 +325,22 @@ static void find(struct fit_search *s, struct fit *fit)
         s->at_once = 1;
         settle(s, at_once, &other);
         at_once[MICRO_BATCH] = 0; /* larger micro-batches cost no time */
-        if (other.found && (!fit->found || is_cheaper(at_once, level)))
+        if (other.found && (!fit->found || is_nearer(&other, at_once, fit, level)))
             *fit = other;
     }
     layout_release(&s->layout);
 }
 
 void fit_find(struct fit *fit, const struct config *config, int ranks, int nodes, int threads,
-              const struct memory_limits *limits)
+              const struct memory_limits *limits, const struct machine *speeds)
 {
-    find(
-        &(struct fit_search){
-            .config = config, .limits = limits, .ranks = ranks, .nodes = nodes, .threads = threads},
-        fit);
+    find(&(struct fit_search){.config = config,
+                              .limits = limits,
+                              .ranks = ranks,
+                              .nodes = nodes,
+                              .threads = threads,
+                              .speeds = speeds},
+         fit);
 }
 
 void fit_find_here(struct fit *fit, const struct config *config, int ranks, int nodes, int threads,
@@ -301,7 +357,7 @@ void fit_find_here(struct fit *fit, const struct config *config, int ranks, int 
 
 const char *fit_text(const struct fit *fit, int ranks, char *text, size_t size)
 {
-    char device[32], host[32], more[64] = "";
+    char device[32], host[32], more[64] = "", speed[48] = "";
     if (fit->node_is_taken) {
         snprintf(text, size,
                  "fewer ranks on a node, or larger micro-batches, leave memory of it "
@@ -315,11 +371,13 @@ const char *fit_text(const struct fit *fit, int ranks, char *text, size_t size)
     if (fit->ranks != ranks)
         snprintf(more, sizeof more, "%d ranks on %d node%s%s", fit->ranks, fit->nodes,
                  fit->nodes > 1 ? "s" : "", fit->settings[0] ? " with " : "");
+    if (fit->tokens_per_s > 0)
+        snprintf(speed, sizeof speed, "; %.0f tokens/s by forecast", fit->tokens_per_s);
     show_bytes((double)fit->takes.device_bytes, device, sizeof device);
     show_bytes((double)fit->takes.host_bytes, host, sizeof host);
-    snprintf(text, size, "nearest that fits: %s%s (a rank takes %s%s%s%s%s)", more, fit->settings,
+    snprintf(text, size, "nearest that fits: %s%s (a rank takes %s%s%s%s%s%s)", more, fit->settings,
              fit->takes.device_bytes ? device : "", fit->takes.device_bytes ? " of its GPU" : "",
              fit->takes.device_bytes ? " and " : "", fit->takes.host_bytes ? host : "",
-             fit->takes.host_bytes ? " of the node" : "");
+             fit->takes.host_bytes ? " of the node" : "", speed);
     return text;
 }

@@ -5,8 +5,9 @@
  * a strategy that shards more (more communication), recomputation (time), a smaller micro-batch
  * (the same numbers, smaller products), more shards of a hybrid (communication between nodes),
  * offload (the host's bandwidth), and last more ranks.  A costlier change is made only where all
- * cheaper ones together are not enough.  Where no disk can be used, the search begins with the
- * configuration without it, its state on the device.
+ * cheaper ones together are not enough.  Where the machine's speeds are known, forecasts choose
+ * between recomputation and a smaller micro-batch.  Where no disk can be used, the search begins
+ * with the configuration without it, its state on the device.
  */
 #ifndef TRIREME_PLAN_FIT_H
 #define TRIREME_PLAN_FIT_H
@@ -23,12 +24,15 @@ struct fit {
     /* "key=value key=value": what changes; "" where ranks alone do */
     char settings[SETTINGS_BYTES];
     struct memory_limits takes; /* memory that a rank then needs */
+    double tokens_per_s;        /* as it is forecast; 0: not known */
 };
 
 /* Search for the nearest configuration that fits limits, beginning with a checked one whose device
- * is cpu or cuda.  Has no side effects; plans one rank of each of a few dozen candidates. */
+ * is cpu or cuda.  speeds: of the machine, by which recomputation and the micro-batch are chosen
+ * (NULL: not known, and the order above counts).  Has no side effects; plans one rank of each of a
+ * few dozen candidates. */
 void fit_find(struct fit *fit, const struct config *config, int ranks, int nodes, int threads,
-              const struct memory_limits *limits);
+              const struct memory_limits *limits, const struct machine *speeds);
 
 /* The same on the same ranks and with the same offloads: what changes is checkpoint.async,
  * the schedule, the strategy, recomputation, the micro-batch or the shards of a hybrid. */

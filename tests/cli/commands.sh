@@ -186,6 +186,7 @@ else
     skip "trireme in a small address space" "AddressSanitizer reserves terabytes of it"
 fi
 # cuBLASLt's start is long: only what needs it loads it, and says so where it cannot.
+"$TRIREME" doctor >out 2>err
 major=$(sed -n 's/^ *CUDA .*cuBLASLt \([0-9]*\)\..*/\1/p' out)
 if [ -n "$major" ]; then
     is "a start without cuBLASLt" 0 "$(LD_DEBUG=libs "$TRIREME" --version 2>&1 | grep -c cublasLt)"

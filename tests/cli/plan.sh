@@ -111,7 +111,7 @@ done
 "$TRIREME" plan model.preset=gpt2 train.global_batch=64 train.micro_batch=64 data.seq_len=1024 \
     --machine rtx4090 >out 2>&1
 is "a plan that does not fit: one line says so, after the plan" "1 1 1" "$? $(grep -c '^does not fit on rtx4090' out) \
-$(tail -n 1 out | grep -c '^trireme: error: does not fit on rtx4090: short by .*nearest that fits: recompute=full')"
+$(tail -n 1 out | grep -c '^trireme: error: does not fit on rtx4090: short by .*nearest that fits: train.micro_batch=[0-9]* (.*; [0-9]* tokens/s by forecast)$')"
 
 # A batch of more sequences than a step may have micro-batches: the smallest that is allowed counts.
 refused "the nearest that fits has a smaller micro-batch" 'nearest that fits: .*train.micro_batch=[0-9]* .a rank takes' \

@@ -11,6 +11,7 @@
 #include "config/schema.h"
 #include "plan/compare.h"
 #include "plan/fit.h"
+#include "simulate/machine_file.h"
 #include "tests/unit/rig.h"
 
 enum { BATCHES = 4, COMBINATIONS = BATCHES * 3 * 4 };
@@ -72,7 +73,7 @@ static void test_gentlest(void **state)
         int wanted = 0;
         while (list[wanted].bytes > room.host_bytes)
             wanted++;
-        fit_find(&fit, &config, RANKS, 1, 1, &room);
+        fit_find(&fit, &config, RANKS, 1, 1, &room, NULL);
         assert_true(fit.found);
         assert_int_equal(fit.ranks, RANKS);
         assert_string_equal(fit.settings, list[wanted].settings);
@@ -95,7 +96,7 @@ static void test_a_schedule_that_keeps_less(void **state)
         snprintf(text, sizeof text, "%s parallel.schedule=%s", base, rows[i]);
         struct config config = rig_config(text);
         assert_true(bytes_with(text, "", 1) > room.host_bytes);
-        fit_find(&fit, &config, 1, 1, 1, &room);
+        fit_find(&fit, &config, 1, 1, 1, &room, NULL);
         assert_true(fit.found);
         assert_string_equal(fit.settings, "parallel.schedule=1f1b");
         assert_int_equal(fit.takes.host_bytes, room.host_bytes);
@@ -111,7 +112,7 @@ static void test_more_ranks(void **state)
     struct fit fit;
     char text[400];
     struct memory_limits room = {.host_bytes = all_of_it / 4};
-    fit_find(&fit, &config, 2, 1, 1, &room);
+    fit_find(&fit, &config, 2, 1, 1, &room, NULL);
     assert_true(fit.found && fit.ranks > 2 && fit.ranks % 2 == 0);
     assert_true(fit.takes.host_bytes <= room.host_bytes);
     assert_true(bytes_with(base, fit.settings, fit.ranks) == fit.takes.host_bytes);
@@ -121,7 +122,7 @@ static void test_more_ranks(void **state)
     assert_non_null(strstr(text, " ranks on "));
     assert_non_null(strstr(text, fit.settings));
     room.host_bytes = 1000;
-    fit_find(&fit, &config, 2, 1, 1, &room);
+    fit_find(&fit, &config, 2, 1, 1, &room, NULL);
     assert_false(fit.found);
     assert_non_null(strstr(fit_text(&fit, 2, text, sizeof text), "nothing fits"));
 }
@@ -136,7 +137,7 @@ static void test_node_taken(void **state)
     assert_true(report_node_share(2 * process + 4, 2, &config, 0) == 2);
     struct fit fit;
     char text[400];
-    fit_find(&fit, &config, 2, 1, 1, &none);
+    fit_find(&fit, &config, 2, 1, 1, &none, NULL);
     assert_true(fit.node_is_taken && !fit.found);
     assert_non_null(strstr(fit_text(&fit, 2, text, sizeof text), "fewer ranks on a node"));
     struct report report = {.config = config, .ranks = 4, .nodes = 2};
@@ -167,7 +168,7 @@ static void test_hybrids(void **state)
     for (int i = 0; i < 4; i++) {
         struct fit fit;
         struct memory_limits room = {.host_bytes = bytes_with(base, wanted[i], 12)};
-        fit_find(&fit, &config, 12, 1, 1, &room);
+        fit_find(&fit, &config, 12, 1, 1, &room, NULL);
         assert_true(fit.found);
         assert_int_equal(fit.ranks, 12);
         assert_string_equal(fit.settings, wanted[i]);
@@ -181,7 +182,7 @@ static void test_hybrids(void **state)
     struct config given = rig_config(copies);
     struct memory_limits room = {.host_bytes = bytes_with(copies, fewer, 12)};
     struct fit fit;
-    fit_find(&fit, &given, 12, 1, 1, &room);
+    fit_find(&fit, &given, 12, 1, 1, &room, NULL);
     assert_true(fit.found);
     assert_string_equal(fit.settings, fewer);
 }
@@ -238,12 +239,12 @@ static void test_8b_on_disk(void **state)
                                       "precision=bf16 train.global_batch=2");
     struct memory_limits room = {.host_bytes = (size_t)26 << 30};
     struct fit fit;
-    fit_find(&fit, &config, 2, 1, 1, &room);
+    fit_find(&fit, &config, 2, 1, 1, &room, NULL);
     assert_true(fit.found);
     assert_int_equal(fit.ranks, 2);
     assert_non_null(strstr(fit.settings, "offload.optimizer=disk"));
     room.host_bytes = (size_t)128 << 30;
-    fit_find(&fit, &config, 2, 1, 1, &room);
+    fit_find(&fit, &config, 2, 1, 1, &room, NULL);
     assert_true(fit.found);
     assert_null(strstr(fit.settings, "offload"));
 }
@@ -257,19 +258,57 @@ static void test_8b_without_a_disk(void **state)
                                       "offload.params=disk offload.path=/none");
     struct memory_limits room = {.host_bytes = (size_t)128 << 30, .no_disk = 1};
     struct fit fit;
-    fit_find(&fit, &config, 2, 1, 1, &room);
+    fit_find(&fit, &config, 2, 1, 1, &room, NULL);
     assert_true(fit.found);
     assert_int_equal(fit.ranks, 2);
     assert_string_equal(fit.settings, "offload.optimizer=none offload.params=none offload.path=");
     room.host_bytes = (size_t)26 << 30;
-    fit_find(&fit, &config, 2, 1, 1, &room);
+    fit_find(&fit, &config, 2, 1, 1, &room, NULL);
     assert_true(fit.found && fit.ranks > 2);
     assert_null(strstr(fit.settings, "disk"));
     assert_in_range(fit.takes.host_bytes, 1, room.host_bytes);
     room.no_disk = 0; /* 25.5 GiB as it is */
-    fit_find(&fit, &config, 2, 1, 1, &room);
+    fit_find(&fit, &config, 2, 1, 1, &room, NULL);
     assert_int_equal(fit.ranks, 2);
     assert_string_equal(fit.settings, "");
+}
+
+/* With the machine's speeds, a smaller micro-batch is nearer than recomputation where it is faster;
+ * nothing that fits with another of these two is. */
+static void test_by_forecast(void **state)
+{
+    struct config config = config_of("model.preset=llama2-7b data.seq_len=4096 "
+                                     "train.global_batch=128");
+    struct memory_limits room = room_of("a100-80");
+    struct machine machine;
+    struct error err = {0};
+    struct fit plain, timed;
+    if (machine_find(&machine, "a100-80", &err))
+        fail_msg("%s", err.text);
+    fit_find(&plain, &config, 8, 1, 1, &room, NULL);
+    fit_find(&timed, &config, 8, 1, 1, &room, &machine);
+    assert_true(plain.found && timed.found);
+    assert_true(plain.tokens_per_s == 0);
+    assert_string_equal(plain.settings, "recompute=full");
+    assert_string_equal(timed.settings, "train.micro_batch=2");
+    for (int recompute = 0; recompute < 3; recompute++)
+        for (int batch = 1; batch <= 16; batch *= 2) {
+            static const char *const names[] = {"none", "selective", "full"};
+            struct report report;
+            struct config other = config;
+            struct report_request request = {
+                .config = &other, .ranks = 8, .nodes = 1, .threads = 1, .speeds = &machine};
+            char value[16];
+            snprintf(value, sizeof value, "%d", batch);
+            if (config_set(&other, "recompute", names[recompute], &err) ||
+                config_set(&other, "train.micro_batch", value, &err) ||
+                config_finish(&other, &err) || report_measure(&report, &request, &err))
+                fail_msg("%s", err.text);
+            if (!report_lack(&report, &room).device_bytes)
+                assert_true(report_tokens_per_s(&report) <= timed.tokens_per_s);
+            report_free(&report);
+        }
+    machine_free(&machine);
 }
 
 /* What needs less with all sequences of a rank at once than one by one, as gradients then take the
@@ -290,7 +329,7 @@ static void test_all_at_once(void **state)
                  "model.preset=llama3-8b data.seq_len=4096 train.global_batch=2 %s",
                  cases[i].settings);
         struct config config = config_of(text);
-        fit_find(&fit, &config, 1, 1, 1, &room);
+        fit_find(&fit, &config, 1, 1, 1, &room, NULL);
         assert_true(fit.found);
         assert_int_equal(fit.ranks, 1);
         assert_string_equal(fit.settings, cases[i].nearest);
@@ -309,7 +348,7 @@ static void test_gpu_without_a_disk(void **state)
     struct fit fit;
     room.no_disk = 1;
     room.host_bytes = (size_t)128 << 30;
-    fit_find(&fit, &config, 2, 1, 1, &room);
+    fit_find(&fit, &config, 2, 1, 1, &room, NULL);
     assert_true(fit.found);
     assert_int_equal(fit.ranks, 2);
     assert_non_null(strstr(fit.settings, "offload.optimizer=host"));
@@ -333,7 +372,7 @@ static void test_8b_on_the_host(void **state)
         fail_msg("%s", err.text);
     report_free(&report);
     room.host_bytes = (size_t)72 << 30;
-    fit_find(&fit, &config, 2, 1, 1, &room);
+    fit_find(&fit, &config, 2, 1, 1, &room, NULL);
     assert_true(fit.found);
     assert_int_equal(fit.ranks, 2);
     assert_non_null(strstr(fit.settings, "offload.optimizer=host offload.gradients=host"));
@@ -381,12 +420,19 @@ static void test_gpt2_xl(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_gentlest),       cmocka_unit_test(test_a_schedule_that_keeps_less),
-        cmocka_unit_test(test_more_ranks),     cmocka_unit_test(test_node_taken),
-        cmocka_unit_test(test_hybrids),        cmocka_unit_test(test_8b_on_two_of_24),
-        cmocka_unit_test(test_8b_on_disk),     cmocka_unit_test(test_gpt2_xl),
-        cmocka_unit_test(test_8b_on_the_host), cmocka_unit_test(test_8b_without_a_disk),
-        cmocka_unit_test(test_all_at_once),    cmocka_unit_test(test_gpu_without_a_disk),
+        cmocka_unit_test(test_gentlest),
+        cmocka_unit_test(test_a_schedule_that_keeps_less),
+        cmocka_unit_test(test_more_ranks),
+        cmocka_unit_test(test_node_taken),
+        cmocka_unit_test(test_hybrids),
+        cmocka_unit_test(test_8b_on_two_of_24),
+        cmocka_unit_test(test_8b_on_disk),
+        cmocka_unit_test(test_gpt2_xl),
+        cmocka_unit_test(test_8b_on_the_host),
+        cmocka_unit_test(test_8b_without_a_disk),
+        cmocka_unit_test(test_by_forecast),
+        cmocka_unit_test(test_all_at_once),
+        cmocka_unit_test(test_gpu_without_a_disk),
     };
     return cmocka_run_group_tests_name("fit", tests, NULL, NULL);
 }
