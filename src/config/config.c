@@ -247,11 +247,22 @@ static int apply_entries(struct config *config, const char *path, const struct c
             rc = config_set(config, e->key, e->value, err);
         if (!rc)
             continue;
-        prefix_place(err, path, e);
-        if (is_unknown(e))
-            answer_others(path, file, i + 1, to, err);
-        return -1;
+        return prefix_place(err, path, e);
     }
+    return 0;
+}
+
+/* Refuse names that are no keys, of the file and of the arguments, before a folder that another
+ * entry names is looked for. */
+static int check_names(struct config *config, const char *path, const struct config_file *file,
+                       struct error *err)
+{
+    for (int i = 0; i < file->count; i++)
+        if (is_unknown(&file->entries[i])) {
+            apply_entries(config, path, file, i, i + 1, err);
+            answer_others(path, file, i + 1, file->count, err);
+            return -1;
+        }
     return 0;
 }
 
@@ -285,7 +296,8 @@ static int load(struct config *config, const char *name, const char *text, size_
     int rc = set_defaults(config, err) || config_text_read(&file, name, text, bytes, err);
     int in_file = file.count, yielded;
     rc = rc || add_arguments(&file, overrides, count, err) ||
-         refuse_shell(name, &file, writer == BY_USER ? 0 : in_file, err);
+         refuse_shell(name, &file, writer == BY_USER ? 0 : in_file, err) ||
+         check_names(config, name, &file, err);
     if (!rc) {
         named_model_read(&own, &file, config);
         in_file -= config_file_drop_rivals(&file);

@@ -57,6 +57,9 @@ for group in trian training trainer; do
 done
 printf 'train:\n  steps: 3\n  stpes: 4\n' >misspelt.yaml
 refused "misspelt key in a file: where and what" 'misspelt\.yaml:3.*train\.steps' $T misspelt.yaml
+printf 'model.path: nowhere\ntrain.stpes: 4\n' >gone.yaml
+refused "misspelt keys come before a folder that is not there" \
+    "gone\.yaml:2: unknown key .train\.stpes.; did you mean train\.steps\?; unknown key .train\.lrr.; did you mean train\.lr\?$" $T gone.yaml train.lrr=1
 long=$(printf 'q%.0s' $(seq 85))
 refused "an argument whose key is cut: the whole of it" "argument $long=value: unknown key" $T $long=value
 refused "a value for a group of keys: some of its keys" 'model is a group of keys .*model[.]preset' $T model=llama-tiny
