@@ -27,6 +27,26 @@ void tokenizer_trainer_create(struct tokenizer_trainer **created)
     struct tokenizer_trainer *trainer = *created = array_make(1, sizeof *trainer);
     trainer->classes = tokenizer_unicode_classes();
     trainer->scan = tokenizer_scan_of(tokenizer_scan_gpt2);
+    tokenizer_vocab_add(&trainer->tokens, "<|endoftext|>", 13, 0);
+    trainer->specials = 1;
+}
+
+int tokenizer_trainer_add_special(struct tokenizer_trainer *trainer, const char *text, size_t bytes,
+                                  struct error *err)
+{
+    enum { MOST_BYTES = 100 };
+    int shown = (int)(bytes < MOST_BYTES ? bytes : MOST_BYTES), is_visible = bytes > 0;
+    for (size_t i = 0; i < bytes; i++)
+        is_visible &= text[i] > ' ' && text[i] < 127;
+    if (!is_visible || bytes > MOST_BYTES)
+        return error_set(err, "special token \"%.*s\": it has 1 to %d visible characters of ASCII",
+                         shown, text, MOST_BYTES);
+    if (bytes == 1 || tokenizer_vocab_find(&trainer->tokens, text, bytes) >= 0)
+        return error_set(err, "special token \"%.*s\" is a token already", shown, text);
+    if (trainer->specials > TOKENIZER_MOST_SPECIALS)
+        return error_set(err, "more than %d special tokens", TOKENIZER_MOST_SPECIALS);
+    tokenizer_vocab_add(&trainer->tokens, text, bytes, (uint32_t)trainer->specials++);
+    return 0;
 }
 
 /* Free the tables of pairs. */
@@ -199,12 +219,11 @@ static struct tokenizer_trained_top pop(struct tokenizer_trainer *trainer)
 
 /* Symbols */
 
-/* Make the first tokens: id 0 ends texts, and the bytes follow in the order of their letters.
- * ids[byte] becomes the id of a byte. */
+/* Make the tokens of the bytes, behind the special ones, in the order of their letters.  ids[byte]
+ * becomes the id of a byte. */
 static void number_bytes(struct tokenizer_trainer *trainer, uint32_t ids[256])
 {
-    uint32_t id = 1;
-    tokenizer_vocab_add(&trainer->tokens, "<|endoftext|>", 13, 0);
+    uint32_t id = (uint32_t)trainer->specials;
     for (uint32_t code = 0; code < 256 + 68; code++) {
         int value = tokenizer_alphabet_byte(code);
         char byte = (char)value;

@@ -16,12 +16,18 @@
 
 struct tokenizer_trainer;
 
-/* The fewest tokens: "<|endoftext|>", of id 0, and one for each byte. */
-enum { TOKENIZER_FEWEST = 257 };
+/* The fewest tokens: "<|endoftext|>", of id 0, and one for each byte; special ones come on top. */
+enum { TOKENIZER_FEWEST = 257, TOKENIZER_MOST_SPECIALS = 1000 };
 
 /* Make a trainer without text, for tokenizer_trainer_destroy(). */
 void tokenizer_trainer_create(struct tokenizer_trainer **trainer);
 void tokenizer_trainer_destroy(struct tokenizer_trainer *trainer);
+
+/* Add a special token, such as "<|im_start|>": it gets the next id from 1 on, before those of
+ * bytes. Returns 0, or -1 with err set: it is empty, has other characters than visible ones of
+ * ASCII or 100 of them, is there already, or there are TOKENIZER_MOST_SPECIALS. */
+int tokenizer_trainer_add_special(struct tokenizer_trainer *trainer, const char *text, size_t bytes,
+                                  struct error *err);
 
 /* Count the words of a text, which begins and ends at ends of words.  Returns 0, or -1 with err
  * set: there are more than 2^24 - 1 different words. */
@@ -32,9 +38,9 @@ int tokenizer_trainer_add(struct tokenizer_trainer *trainer, const char *text, s
 size_t tokenizer_trainer_cut(const struct tokenizer_trainer *trainer, const char *text,
                              size_t bytes);
 
-/* Make at most `tokens` tokens (TOKENIZER_FEWEST or more) from the words counted so far, and
- * replace the file at path by their tokenizer.json.  Returns 0 and in *made the number of tokens,
- * or -1 with err set. */
+/* Make at most `tokens` tokens (TOKENIZER_FEWEST and the special ones, or more) from the words
+ * counted so far, and replace the file at path by their tokenizer.json.  Returns 0 and in *made the
+ * number of tokens, or -1 with err set. */
 int tokenizer_trainer_write(struct tokenizer_trainer *trainer, int64_t tokens, const char *path,
                             int64_t *made, struct error *err);
 

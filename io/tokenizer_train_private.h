@@ -26,6 +26,7 @@ struct tokenizer_trainer {
     struct tokenizer_vocab words;  /* each different word once, in the order of their coming */
     int64_t *counts;               /* [words] how often each word occurs */
     struct tokenizer_vocab tokens; /* texts as plain bytes; id 0 is "<|endoftext|>" */
+    int specials;                  /* the first tokens, which no merge makes */
     uint64_t *merges;              /* [merge_count] keys of pairs, in the order of merging */
     uint32_t *symbols;             /* token ids of all words, end to end */
     size_t *starts;                /* [words] where a word begins in symbols */

@@ -7,8 +7,6 @@
 #include "io/tokenizer_train.h"
 #include "io/tokenizer_train_private.h"
 
-static const char end_of_text[] = "<|endoftext|>";
-
 /* Append the letters of a token's bytes (tokenizer_alphabet.h) to text. */
 static void spell(const struct tokenizer_trainer *trainer, uint32_t id,
                   struct tokenizer_buffer *text)
@@ -64,17 +62,22 @@ static struct js *describe_model(const struct tokenizer_trainer *trainer)
     return model;
 }
 
-/* Returns "added_tokens": a list of one, the end of texts. */
-static struct js *describe_end_of_text(void)
+/* Returns "added_tokens": a list of the special tokens. */
+static struct js *describe_specials(const struct tokenizer_trainer *trainer)
 {
     static const char *const no[] = {"single_word", "lstrip", "rstrip", "normalized"};
-    struct js *list = js_array(), *token = js_object();
-    js_add_int(token, "id", 0);
-    js_add_string(token, "content", end_of_text);
-    for (int i = 0; i < 4; i++)
-        js_add_bool(token, no[i], 0);
-    js_add_bool(token, "special", 1);
-    js_add(list, NULL, token);
+    struct js *list = js_array();
+    for (int id = 0; id < trainer->specials; id++) {
+        size_t bytes;
+        const char *text = tokenizer_vocab_text(&trainer->tokens, id, &bytes);
+        struct js *token = js_object();
+        js_add_int(token, "id", id);
+        js_add_bytes(token, "content", text, bytes);
+        for (int i = 0; i < 4; i++)
+            js_add_bool(token, no[i], 0);
+        js_add_bool(token, "special", 1);
+        js_add(list, NULL, token);
+    }
     return list;
 }
 
@@ -92,13 +95,16 @@ static struct js *describe_bytes(void)
 int tokenizer_trainer_write(struct tokenizer_trainer *trainer, int64_t tokens, const char *path,
                             int64_t *made, struct error *err)
 {
-    if (tokens < TOKENIZER_FEWEST || tokens > TOKENIZER_MOST_IDS)
-        return error_set(err, "a vocabulary of %lld tokens: it has from %d, for the bytes, to %d",
-                         (long long)tokens, TOKENIZER_FEWEST, TOKENIZER_MOST_IDS);
+    int fewest = TOKENIZER_FEWEST - 1 + trainer->specials;
+    if (tokens < fewest || tokens > TOKENIZER_MOST_IDS)
+        return error_set(err,
+                         "a vocabulary of %lld tokens: it has from %d, for the bytes and special "
+                         "tokens, to %d",
+                         (long long)tokens, fewest, TOKENIZER_MOST_IDS);
     tokenizer_trainer_merge(trainer, tokens);
     struct js *file = js_object();
     js_add_string(file, "version", "1.0");
-    js_add(file, "added_tokens", describe_end_of_text());
+    js_add(file, "added_tokens", describe_specials(trainer));
     js_add(file, "pre_tokenizer", describe_bytes());
     js_add(file, "post_processor", describe_bytes());
     js_add(file, "decoder", describe_bytes());

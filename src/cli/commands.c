@@ -77,7 +77,7 @@ const struct command commands[] = {
          "NAME]\n"
          "      [--loss completion|all] [--max-tokens N [--drop-long]] [--skip-bad] [--specials]\n"
          "      [--vocab N] [--eos TOKEN] [--threads N] -o FILE.h5\n"
-         "  trireme tokenize INPUT... --train-bpe N -o tokenizer.json\n"
+         "  trireme tokenize INPUT... --train-bpe N [--special-tokens A,B] -o tokenizer.json\n"
          "  trireme tokenize --verify | --seal FILE.h5...",
      .summary =
          "make a token file from texts, JSON lines, token ids: files, folders, or - for\n"
@@ -91,6 +91,7 @@ const struct command commands[] = {
                  {"--valid-fraction", "F"},
                  {"-o", "FILE", .is_output = 1},
                  {"--train-bpe", "N"},
+                 {"--special-tokens", "A,B"},
                  {"--format", "FORMAT", .words = "auto text jsonl npy bin"},
                  {"--field", "NAME"},
                  {"--prompt-field", "NAME"},

@@ -62,6 +62,10 @@ static int read_how(struct tokenize_options *o, int *argc, char **argv, struct e
     o->drops_long = arguments_flag("--drop-long", argc, argv);
     o->skips_bad = arguments_flag("--skip-bad", argc, argv);
     o->specials = arguments_flag("--specials", argc, argv);
+    if (arguments_option("--special-tokens", argc, argv))
+        return error_set(err,
+                         "--special-tokens goes with --train-bpe, which makes a tokenizer; one "
+                         "that is there has its own");
     o->fields.text = arguments_option("--field", argc, argv);
     o->fields.prompt = arguments_option("--prompt-field", argc, argv);
     o->fields.completion = arguments_option("--completion-field", argc, argv);

@@ -111,14 +111,26 @@ static int write_vocabulary(struct tokenizer_trainer *trainer, int64_t tokens, c
     return rc;
 }
 
-static int train(struct app *app, const struct inputs *inputs, int64_t tokens, const char *path,
-                 struct error *err)
+/* Add the special tokens of a list "a,b"; NULL: none. */
+static int add_specials(struct tokenizer_trainer *trainer, const char *list, struct error *err)
+{
+    for (const char *token = list; token;) {
+        size_t bytes = strcspn(token, ",");
+        if (tokenizer_trainer_add_special(trainer, token, bytes, err))
+            return error_prefix(err, "--special-tokens");
+        token = token[bytes] ? token + bytes + 1 : NULL;
+    }
+    return 0;
+}
+
+static int train(struct app *app, const struct inputs *inputs, int64_t tokens, const char *specials,
+                 const char *path, struct error *err)
 {
     struct tokenizer_trainer *trainer;
     struct piece piece = {0};
     int64_t made = 0;
-    int rc = 0;
     tokenizer_trainer_create(&trainer);
+    int rc = add_specials(trainer, specials, err);
     for (int i = 0; !rc && i < inputs->count; i++)
         rc = add_file(trainer, &piece, &inputs->list[i], err);
     rc = rc || write_vocabulary(trainer, tokens, path, &made, err);
@@ -166,7 +178,7 @@ static int check_texts(const struct inputs *inputs, struct error *err)
 int tokenize_train(struct app *app, int argc, char **argv, struct error *err)
 {
     struct inputs inputs = {0};
-    const char *path;
+    const char *path, *specials = arguments_option("--special-tokens", &argc, argv);
     int64_t tokens;
     if (arguments_count("--train-bpe", &argc, argv, TOKENIZER_FEWEST, MOST_TOKENS, &tokens, 0,
                         err) ||
@@ -177,7 +189,7 @@ int tokenize_train(struct app *app, int argc, char **argv, struct error *err)
              output_path_make_folder(path, err);
     if (!rc) {
         output_path_warn_ending(path, OUTPUT_TOKENIZER, &app->log);
-        rc = train(app, &inputs, tokens, path, err);
+        rc = train(app, &inputs, tokens, specials, path, err);
     }
     inputs_free(&inputs);
     return rc ? -1 : 0;

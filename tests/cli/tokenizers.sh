@@ -15,6 +15,18 @@ printf 'ab ab ab' | "$TRIREME" tokenize - --train-bpe 9000 -o few.json >out 2>er
 is "of a text of few pairs" "0 1" "$? $(grep -c 'no other pair occurs twice' err)"
 refused "a vocabulary is no text to overwrite" 'corpus\.txt is an input' \
     "$TRIREME" tokenize corpus.txt --train-bpe 300 -o corpus.txt
+"$TRIREME" tokenize corpus.txt --train-bpe 600 --special-tokens '<|im_start|>,<|im_end|>' -o chat/tokenizer.json >out 2>err
+is "special tokens of one's own" "0 0 1 2 3" "$? $(sed -n 's/^ *"\(<|endoftext|>\|<|im_start|>\|<|im_end|>\|!\)": \([0-9]*\),.*/\2/p' chat/tokenizer.json | xargs)"
+echo '{"messages": [{"role": "user", "content": "if"}, {"role": "assistant", "content": "else"}]}' >chat.jsonl
+"$TRIREME" tokenize chat.jsonl --tokenizer chat --chat-template chatml -o chat.h5 >out 2>err
+is "a chat template writes them" "0 1" "$? $(grep -c 'chat.h5: [0-9]* tokens in 1 document' out)"
+is "as two tokens of each message" "1 2 1 2" "$(h5dump -y -d /tokens chat.h5 | sed -n '/DATA {/,/}/p' | tr -s ' ,' '\n\n' | grep -x '[12]' | xargs)"
+for list in '<|endoftext|>' 'a b' '' 'x' '<a>,' '<a>,<a>' 'é'; do
+    refused "special tokens '$list'" '.-special-tokens' "$TRIREME" tokenize corpus.txt --train-bpe 600 --special-tokens "$list" -o x.json
+done
+refused "fewer tokens than bytes and special ones" 'it has from 259, for' \
+    "$TRIREME" tokenize corpus.txt --train-bpe 258 --special-tokens '<a>,<b>' -o x.json
+refused "special tokens without --train-bpe" 'goes with --train-bpe' "$TRIREME" tokenize corpus.txt --special-tokens '<a>' -o x.h5
 refused "fewer tokens than bytes" '257' "$TRIREME" tokenize corpus.txt --train-bpe 100 -o x.json
 refused "a vocabulary and a token file at once" '\-\-valid is not for it' \
     "$TRIREME" tokenize corpus.txt --train-bpe 300 --valid v.h5 -o x.json

@@ -57,6 +57,15 @@ def main():
     same = tokenizer.get_vocab() == Tokenizer.from_file(trained).get_vocab()
     same &= [" ".join(merge) for merge in json.loads(tokenizer.to_str())["model"]["merges"]] == json.load(open(trained))["model"]["merges"]
     print("ok its trainer makes the same vocabulary" if same else "its trainer makes another vocabulary")
+    specials = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"]
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.train_from_iterator(
+        [open(corpus, newline="", encoding="utf-8").read()],
+        trainers.BpeTrainer(vocab_size=600, min_frequency=2, special_tokens=specials, show_progress=False,
+                            initial_alphabet=pre_tokenizers.ByteLevel.alphabet()))
+    same = tokenizer.get_vocab() == Tokenizer.from_file("chat/tokenizer.json").get_vocab()
+    print("ok the same with special tokens" if same else "with special tokens its trainer makes another vocabulary")
 
 
 main()
