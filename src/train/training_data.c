@@ -1,10 +1,30 @@
 /* training_data.c - see training_data.h. */
 #include "train/training_data.h"
 
+#include <string.h>
+
 #include "base/round.h"
 #include "train/data_chat.h"
 #include "train/data_files.h"
+#include "train/data_tokenizer.h"
 #include "train/tokenizer_check.h"
+
+/* Warn at the start, not after days, that the model will be exported without its tokenizer. */
+static void warn_export(const struct session *s, const struct dataset *train)
+{
+    const char *name = tokenizer_check_name(train);
+    struct tokenizer *tokenizer = NULL;
+    struct error why = {0};
+    if (!s->config.checkpoint.export_hf || s->config.lora.r || !name[0] || !strcmp(name, "bytes") ||
+        !strcmp(name, "unnamed"))
+        return;
+    if (data_tokenizer_open(&tokenizer, name, &s->config, &why))
+        log_warn(s->log,
+                 "checkpoint.export_hf will write the model without a tokenizer: data.train is of "
+                 "\"%s\", and %s",
+                 name, why.text);
+    tokenizer_close(tokenizer);
+}
 
 int training_data_open(struct training_data *data, const struct session *s, struct error *err)
 {
@@ -22,6 +42,7 @@ int training_data_open(struct training_data *data, const struct session *s, stru
         data_files_warn(s->log, names);
         data_chat_report(s->log, &data->train.data, &data->valid.data);
         batches_warn_left(&data->valid, s->log);
+        warn_export(s, &data->train.data);
     }
     return 0;
 }

@@ -26,9 +26,11 @@ cp small/tokenizer.json base
 # Tuned on tokens of its own tokenizer, of one that has more, and of none that it has.
 train own model.path=base data.train=small.h5 checkpoint.export_hf=true
 is "the model's own tokenizer goes with it" "0 0" "$(cmp base/tokenizer.json own/hf/tokenizer.json >out; echo $?) $(
-    grep -c 'has no tokenizer' err)"
+    grep -c 'has no tokenizer\|without a tokenizer' err)"
 mv large aside
 train more model.path=base model.vocab=310 data.train=large.h5 checkpoint.export_hf=true
+is "that its tokenizer is not there is said at the start, too" "1" "$(
+    grep -c 'warning: checkpoint.export_hf will write the model without a tokenizer: .*lies neither in model.path (base) nor' err)"
 is "another is not taken for that of the data, at the end of a run" "no 1" "$(
     [ ! -e more/hf/tokenizer.json ] && echo no) $(grep -c 'warning: more/hf has no tokenizer: .*made with' err)"
 "$TRIREME" convert more more-hf >out 2>err
