@@ -162,7 +162,13 @@ static int apply_adapter(struct config *config, const char *path, const struct c
         return adapter_read_config(config, e->value, err);
     if (last_entry(file, "lora.r"))
         return 0;
-    error_set(err, "%.200s has no adapter_config.json", e->value);
+    if (saved_has_config(e->value))
+        error_set(err,
+                  "%.200s is a run or a checkpoint: trireme convert %.200s ADAPTER writes its "
+                  "adapter, with which lora.path=ADAPTER begins",
+                  e->value, e->value);
+    else
+        error_set(err, "%.200s has no adapter_config.json", e->value);
     return prefix_place(err, path, e);
 }
 

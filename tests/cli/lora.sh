@@ -43,6 +43,8 @@ T="$N model.path=hf-llama run.dir=never"
     is "a module of one block is trained whole" 0 $?
     refused "adapters of no rank" 'lora.alpha is of adapters' "$TRIREME" train $T lora.alpha=3
     refused "an adapter that is not there" 'no adapter_config.json' "$TRIREME" train $T lora.path=none
+    refused "a run for an adapter" 'run-llama is a run or a checkpoint: trireme convert run-llama ADAPTER writes its adapter' \
+        "$TRIREME" train $T lora.path=run-llama
     refused "a reference to nothing" 'model.path names no folder' "$TRIREME" train $N $M run.dir=never \
         lora.r=4 checkpoint.frozen=reference
     refused "a reference to a run" 'run-llama, is a run' "$TRIREME" train $N model.path=run-llama \
