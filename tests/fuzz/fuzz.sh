@@ -10,7 +10,7 @@ set -u
 export LC_ALL=C
 own=$(cd "$(dirname "$0")" && pwd)
 source=$(cd "$own/../.." && pwd)
-: "${FUZZ_SECONDS:=60}" "${FUZZ_TARGETS:=config overrides json tokens tokenizer index safetensors hf jsonl npy megatron machine}"
+: "${FUZZ_SECONDS:=60}" "${FUZZ_TARGETS:=config overrides translate json tokens tokenizer index safetensors hf jsonl npy megatron machine}"
 command -v clang >/dev/null || { echo "skip fuzz: no clang"; exit 77; }
 mkdir -p fuzz/objects
 failed=0
