@@ -35,22 +35,33 @@ static struct foreign_word *find_map(const struct foreign_words *w, const char *
     return NULL;
 }
 
+/* The map in which a key is: the last one before it that is in fewer braces, or, as in YAML's
+ * blocks, outside all braces and begins farther left. */
+static const char *map_of(const struct foreign_words *w, const struct foreign_word *word)
+{
+    for (int i = w->count - 1; i >= 0; i--) {
+        const struct foreign_word *map = &w->word[i];
+        int is_outer = map->depth < word->depth || (!word->depth && map->column < word->column);
+        if (map->is_map && is_outer)
+            return map->name;
+    }
+    return "";
+}
+
 /* Add a key.  One that is there twice in maps of one name keeps a value that is the same in both.
  */
-static void add_word(struct foreign_words *w, const char *name, size_t bytes, const char *value,
-                     int is_map)
+static void add_word(struct foreign_words *w, struct foreign_word word, const char *name,
+                     size_t bytes, const char *value)
 {
-    struct foreign_word word = {.is_map = is_map, .has_value = !is_map};
+    word.has_value = !word.is_map;
     snprintf(word.name, sizeof word.name, "%.*s", (int)(bytes < FOREIGN_NAME ? bytes : 0), name);
     snprintf(word.value, sizeof word.value, "%s", value);
-    for (int i = w->count - 1; i >= 0 && !word.map[0]; i--)
-        if (w->word[i].is_map)
-            snprintf(word.map, sizeof word.map, "%s", w->word[i].name);
+    snprintf(word.map, sizeof word.map, "%s", map_of(w, &word));
     if (!word.name[0])
         return;
     for (int i = 0; i < w->count; i++) {
         struct foreign_word *same = &w->word[i];
-        if (strcmp(same->name, word.name) != 0 || (!is_map && strcmp(same->map, word.map) != 0))
+        if (strcmp(same->name, word.name) != 0 || strcmp(same->map, word.map) != 0)
             continue;
         if (strcmp(same->value, word.value) != 0)
             same->value[0] = 0;
@@ -111,21 +122,24 @@ static int read_value(const char *text, const char *keys, int column, size_t end
     return strcmp(value, "null") != 0 && strcmp(value, "~") != 0;
 }
 
-/* Add the parts of "[a.b]", a table of TOML. */
+/* Add the parts of "[a.b]", a table of TOML, in which all keys below it are. */
 static void add_table(struct foreign_words *w, const char *name)
 {
     size_t length = strcspn(name, "]\n"), bytes;
     if (name[length] != ']')
         return;
     for (const char *part = name; part < name + length; part += bytes + 1)
-        add_word(w, part, bytes = strcspn(part, ".]"), "", 1);
+        add_word(w, (struct foreign_word){.is_map = 1, .column = -1}, part,
+                 bytes = strcspn(part, ".]"), "");
 }
 
 /* Collect the keys of a text. */
 void foreign_words_read(struct foreign_words *w, const char *text, const char *keys)
 {
     char value[FOREIGN_VALUE];
+    int depth = 0;
     for (const char *at = keys; *at && at < keys + READ_BYTES; at++) {
+        depth += (*at == '{' || *at == '[') - (*at == '}' || *at == ']');
         if (*at == '[' && (at == keys || at[-1] == '\n'))
             add_table(w, at + 1);
         if ((*at != ':' && *at != '=') || at == keys)
@@ -140,9 +154,12 @@ void foreign_words_read(struct foreign_words *w, const char *text, const char *k
             continue; /* "http://..." */
         if (begin == end || !is_at_key(keys, begin))
             continue;
-        int kind = read_value(text, keys, column_of(keys, begin), (size_t)(at + 1 - keys), value);
+        int column = column_of(keys, begin);
+        int kind = read_value(text, keys, column, (size_t)(at + 1 - keys), value);
         if (kind)
-            add_word(w, begin, (size_t)(end - begin), value, kind == 2);
+            add_word(w,
+                     (struct foreign_word){.is_map = kind == 2, .depth = depth, .column = column},
+                     begin, (size_t)(end - begin), value);
     }
 }
 
@@ -188,22 +205,11 @@ void foreign_words_read_options(struct foreign_words *w, const char *text)
         read_option_value(text, at + bytes, value);
         for (size_t i = is_letter ? 0 : 2; i < bytes && used < FOREIGN_NAME - 1; i++)
             name[used++] = at[i] == '-' && !is_letter ? '_' : at[i];
-        add_word(w, name, (size_t)used, value, 0);
+        add_word(w, (struct foreign_word){.is_map = 0}, name, (size_t)used, value);
         at += bytes - 1;
     }
 }
 
-/* Has a map a key of this name, answered or not? */
-static int has_word(const struct foreign_words *w, const char *map, const char *name)
-{
-    for (int i = 0; i < w->count; i++)
-        if (!strcmp(w->word[i].map, map) && !strcmp(w->word[i].name, name))
-            return 1;
-    return 0;
-}
-
-/* The map in which a key was read is wrong behind a map that has ended; so where the map of the
- * name has no such key, one of any map will do. */
 struct foreign_word *foreign_words_take(struct foreign_words *w, const char *name)
 {
     char parts[FOREIGN_NAME], *rest = parts, *part, map[FOREIGN_NAME] = "";
@@ -216,8 +222,7 @@ struct foreign_word *foreign_words_take(struct foreign_words *w, const char *nam
             in->is_answered |= pass;
             snprintf(map, sizeof map, "%s", part);
         }
-        in = map[0] ? find_word(w, has_word(w, map, part) ? map : NULL, part) : NULL;
-        if (!in)
+        if (!map[0] || !(in = find_word(w, map, part)))
             return NULL;
         word = pass ? in : NULL;
     }

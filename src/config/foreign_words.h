@@ -12,9 +12,10 @@ enum {
 
 struct foreign_word {
     char name[FOREIGN_NAME];            /* "lora_alpha"; of an option "lora_alpha" too, or "-b" */
-    char map[FOREIGN_NAME];             /* the map whose name was read last before it; "": none */
+    char map[FOREIGN_NAME];             /* the map that it is in; "": none */
     char value[FOREIGN_VALUE];          /* "": a list, a map, or longer than this */
     int is_map, has_value, is_answered; /* of several with these names: a map, and a value */
+    int depth, column;                  /* in so many braces; where it begins in its line */
 };
 
 /* All zero is an empty list.  The caller frees `word`. */

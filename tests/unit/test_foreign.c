@@ -346,6 +346,17 @@ static const struct {
      {"# model.name: llama3 is model.preset here", "train.optimizer: AdamW # optimizer.name\n",
       "train.lr: 8e-4 # ", "train.steps: 10 # steps\n", "\n# Without an answer: custom_import\n",
       "in torchtitan:\ntrain.schedule: cosine\ntrain.warmup_steps: 0\n"}},
+    {"{\"zero_optimization\": {\"offload_optimizer\": {\"pin_memory\": true}, \"stage\": 3, "
+     "\"offload_param\": {\"device\": \"cpu\"}}, \"fp16\": {\"hysteresis\": 2}, \"bf16\": "
+     "{\"enabled\": "
+     "true}}",
+     {"offload.params: host # offload_param.device: cpu\n",
+      "precision: bf16 # bf16.enabled: true\n",
+      "parallel.strategy: FULL_SHARD # zero_optimization.stage: 3\n"},
+     {"offload.optimizer: host", "# fp16.enabled"}},
+    {"optimizer:\n  name: adamw\n  inner:\n    a: 1\n  lr: 1e-3\nscheduler:\n  type: cosine\n"
+     "model_type: x\nnum_train_epochs: 1\n",
+     {"train.optimizer: adamw # optimizer.name\n", "train.schedule: cosine # scheduler.type\n"}},
     {"num_train_epochs: 3\nnum_processes: 8\nnum_machines: 2\ngradient_checkpointing: true\n"
      "fsdp: x\nfsdp_config:\n  fsdp_reshard_after_forward: false\nload_in_4bit: true\n",
      {"# num_processes: 8, num_machines: 2 - the launcher", "recompute: full # gradient_check",
