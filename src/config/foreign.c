@@ -172,7 +172,8 @@ const struct foreign foreign_names[] = {
     {.names =
          "output_dir|out_dir|output|save_dir|project_dir|logging_dir|dump_folder|checkpoint.folder|"
          "save|-o",
-     .here = "run.dir"},
+     .here = "run.dir",
+     .values = "*"},
     {.names = "overwrite_output_dir", .here = "run.fresh"},
     {.names = "logging_steps|log_interval|log_every_n_steps|log_steps|log_freq|steps_per_print|"
               "print_freq",
@@ -224,7 +225,8 @@ const struct foreign foreign_names[] = {
               "tokenizer_name_or_path",
      .here = "model.path",
      .note = "a folder or a name of Hugging Face's hub, weights and tokenizer; without weights: "
-             "model.preset"},
+             "model.preset",
+     .values = "*"},
     {.names = "model_revision|revision", .here = "model.path", .note = "ORG/NAME@REVISION"},
     {.names = "flash_attention|flash_attn|use_flash_attn|attn_implementation|attention_backend|"
               "use_liger_kernel|enable_liger_kernel",
@@ -297,14 +299,16 @@ const struct foreign foreign_names[] = {
      .note = "the rank of adapters for lora; 0 trains the whole model"},
     {.names = "lora_target",
      .here = "lora.target_modules",
-     .note = "LLaMA-Factory's all is all-linear"},
+     .note = "LLaMA-Factory's all is all-linear",
+     .values = "all=all-linear"},
     {.names = "lora_target_modules", .here = "lora.target_modules"},
     {.names = "lora_attn_modules",
      .here = "lora.target_modules",
      .note = "torchtune's output_proj is o_proj"},
     {.names = "lora_target_linear|apply_lora_to_mlp",
      .here = "lora.target_modules",
-     .note = "all-linear is every linear layer of the blocks"},
+     .note = "all-linear is every linear layer of the blocks",
+     .values = "true=all-linear"},
     {.names = "additional_target", .here = "lora.modules_to_save"},
     {.names = "lora_model_dir|adapter_name_or_path", .here = "lora.path"},
     {.names = "peft_use_dora", .here = "lora.use_dora"},

@@ -31,12 +31,13 @@ enum {
     VALUE_COLUMN = 40  /* where the comment behind a value begins */
 };
 
-/* What is said of a row: a setting, or a sentence. */
+/* What is said of a row: a setting, or what words are that are none. */
 struct item {
     int at;          /* place in the text of the first word that it is of */
     const char *key; /* a setting's; NULL: none is made */
     char value[FOREIGN_VALUE], from[FOREIGN_NAME + FOREIGN_VALUE + 4]; /* its, and whence */
-    char text[LINE_CHARS];                                             /* a sentence; "": none */
+    char words[LINE_CHARS / 2];                                        /* "a: 1, b: 2" */
+    const char *here, *note;                                           /* the row's */
 };
 
 struct translation {
@@ -76,6 +77,15 @@ static void find_value(const char *values, const char *theirs, char ours[FOREIGN
     }
 }
 
+/* May a text stand in YAML without quotes? */
+static int is_plain(const char *text)
+{
+    int begins = isalnum((unsigned char)*text) || (*text && strchr("_./", *text));
+    while (isalnum((unsigned char)*text) || (*text && strchr("_-./@", *text)))
+        text++;
+    return begins && !*text;
+}
+
 /* Find the value that a key of trireme's gets from a word.  Returns 1, or 0 where the user has to
  * choose one. */
 static int find_setting(const struct translation *t, const struct key *key,
@@ -87,7 +97,8 @@ static int find_setting(const struct translation *t, const struct key *key,
     snprintf(value, FOREIGN_VALUE, "%s", is_same ? word->value : "");
     if (values && !is_same)
         find_value(values, word->value, value);
-    return (values || key->type != KEY_TEXT) && value[0] && !key_set(t->scratch, key, value, NULL);
+    return (key->type != KEY_TEXT || (values && is_plain(value))) && value[0] &&
+           !key_set(t->scratch, key, value, NULL);
 }
 
 /* "NAME: VALUE", or "NAME" where the value is not shown. */
@@ -113,17 +124,14 @@ static int add_setting(struct translation *t, const struct key *key, const struc
     return 1;
 }
 
-/* Say what words are here that are no settings. */
-static void add_sentence(struct translation *t, int at, const char *words, const char *here,
-                         const char *note)
+/* Note words that are no settings. */
+static void add_words(struct translation *t, int at, const char *words, const char *here,
+                      const char *note)
 {
     struct item *item = add_item(t, at);
-    if (here)
-        snprintf(item->text, sizeof item->text, "%s is %s here%s%s%s%s", words, here,
-                 is_set(t, here) ? ", which another line sets" : "", note ? " (" : "",
-                 note ? note : "", note ? ")" : "");
-    else
-        snprintf(item->text, sizeof item->text, "%s - %s", words, note);
+    snprintf(item->words, sizeof item->words, "%s", words);
+    item->here = here;
+    item->note = note;
 }
 
 /* Answer a row of foreign.c by each of its names that the text has; a map only where no other name
@@ -149,7 +157,7 @@ static void answer_row(struct translation *t, const struct foreign *row)
         }
     }
     if (words[0])
-        add_sentence(t, first, words, row->here, row->note);
+        add_words(t, first, words, row->here, row->note);
 }
 
 /* Answer what is left by the keys of trireme's of the same name. */
@@ -165,7 +173,7 @@ static void answer_others(struct translation *t)
         word->is_answered = 1;
         name_word(text, sizeof text, word->name, word);
         if (!add_setting(t, key, NULL, word->name, word))
-            add_sentence(t, i, text, key->name, NULL);
+            add_words(t, i, text, key->name, NULL);
     }
 }
 
@@ -227,14 +235,24 @@ static void write_defaults(FILE *out, const struct translation *t, const char *k
     }
 }
 
-static void write_item(FILE *out, const struct item *item)
+static void write_setting(FILE *out, const struct item *item)
 {
-    if (!item->key) {
-        write_comment(out, item->text);
-        return;
-    }
     int written = fprintf(out, "%s: %s", item->key, item->value);
     fprintf(out, "%*s # %s\n", written < VALUE_COLUMN ? VALUE_COLUMN - written : 0, "", item->from);
+}
+
+/* Say what words are here. */
+static void write_words(FILE *out, const struct translation *t, const struct item *item)
+{
+    char text[LINE_CHARS];
+    const char *note = item->note, *here = item->here;
+    if (here)
+        snprintf(text, sizeof text, "%s is %s here%s%s%s%s", item->words, here,
+                 is_set(t, here) ? ", which another line sets" : "", note ? " (" : "",
+                 note ? note : "", note ? ")" : "");
+    else
+        snprintf(text, sizeof text, "%s - %s", item->words, note);
+    write_comment(out, text);
 }
 
 void foreign_write(FILE *out, const struct foreign_source *source)
@@ -252,7 +270,10 @@ void foreign_write(FILE *out, const struct foreign_source *source)
     fprintf(out, "# %s, a configuration of %s, by trireme's keys.\n", source->name,
             source->program);
     for (int i = 0; i < t.count; i++)
-        write_item(out, &t.item[i]);
+        if (t.item[i].key)
+            write_setting(out, &t.item[i]);
+        else
+            write_words(out, &t, &t.item[i]);
     write_unanswered(out, &t);
     write_defaults(out, &t, source->defaults, source->program);
     free(t.words.word);

@@ -250,7 +250,7 @@ static void files_are_named(void **state)
         {"[model]\nname = \"llama3\"\n[training]\nsteps = 5\n[parallelism]\n"
          "tensor_parallel_degree = 2\n",
          "torchtitan", "\nparallel.tensor: 2 # tensor_parallel_degree\n"},
-        {"base_model: m\nfsdp:\nfsdp_config:\n", "axolotl", "\n# base_model: m is model.path here"},
+        {"base_model: m\nfsdp:\nfsdp_config:\n", "axolotl", "\nmodel.path: m # base_model\n"},
         {"base_model: m\nfsdp_config:\n  fsdp_offload_params: true\n", "axolotl",
          "\noffload.params: host # fsdp_offload_params: true\n"},
         {"model:\n  _component_: torchtune.models.llama3_2.llama3_2_1b\ntokenizer:\n"
@@ -308,8 +308,9 @@ static const struct {
      "peft_use_dora: true\nweight_decay: 0.0\nwarmup_steps: 10\nlearning_rate: \"0.0002\"\n"
      "lora_modules_to_save: [a]\nliger_rope: true\nneftune_noise_alpha: 5\nz_loss: 1\n",
      {"lora.r: 32 # lora_r\n", "lora.alpha: 64 # lora_alpha\n",
-      "# lora_target_linear: true is lora.target", "lora.use_dora: true # peft_use_dora\n",
-      "train.weight_decay: 0.0 # weight_decay\n", "train.warmup_steps: 10 # warmup_steps\n",
+      "lora.target_modules: all-linear # lora_target_linear: true\n",
+      "lora.use_dora: true # peft_use_dora\n", "train.weight_decay: 0.0 # weight_decay\n",
+      "train.warmup_steps: 10 # warmup_steps\n",
       "# neftune_noise_alpha: 5 - noise on embeddings is not in this version of trireme\n# z_loss: "
       "1 - the loss is",
       "\n# Without an answer: liger_rope\n# Not set above, and by default another value in "
@@ -317,7 +318,7 @@ static const struct {
      {"train.weight_decay: 0.1"}},
     {"stage: sft\nfinetuning_type: lora\nlora_rank: 8\nlora_target: all\nmax_samples: 9\n"
      "lr_scheduler_type: linear\nadam_beta2: auto\nuse_galore: false\nval_size: 0.1\n",
-     {"# lora_target: all is lora.target_modules here (LLaMA-Factory's all is all-linear)",
+     {"lora.target_modules: all-linear # lora_target: all\n",
       "# max_samples: 9 is data.train here (FILE.h5:samples=N",
       "# use_galore: false is "
       "train.optimizer here (adamw, ",
