@@ -1,7 +1,7 @@
 # Fuzz targets.  Each is linked with a replay of its corpus here; make check-fuzz gives them to libFuzzer.
 fuzz_replays = tests/fuzz/replay_config tests/fuzz/replay_overrides tests/fuzz/replay_json \
 	tests/fuzz/replay_index tests/fuzz/replay_tokens tests/fuzz/replay_tokenizer \
-	tests/fuzz/replay_safetensors tests/fuzz/replay_hf tests/fuzz/replay_translate
+	tests/fuzz/replay_safetensors tests/fuzz/replay_hf
 check_PROGRAMS += $(fuzz_replays)
 fuzz = tests/fuzz/replay.c tests/fuzz/fuzz.c tests/fuzz/fuzz.h
 tests_fuzz_replay_config_SOURCES = tests/fuzz/fuzz_config.c $(fuzz)
@@ -20,8 +20,6 @@ tests_fuzz_replay_hf_SOURCES = tests/fuzz/fuzz_hf.c $(fuzz)
 tests_fuzz_replay_hf_LDADD = $(TRIREME_LIBS)
 tests_fuzz_replay_tokenizer_SOURCES = tests/fuzz/fuzz_tokenizer.c $(fuzz)
 tests_fuzz_replay_tokenizer_LDADD = $(TRIREME_LIBS)
-tests_fuzz_replay_translate_SOURCES = tests/fuzz/fuzz_translate.c $(fuzz)
-tests_fuzz_replay_translate_LDADD = $(TRIREME_LIBS)
 include $(top_srcdir)/tests/fuzz/data.mk
 EXTRA_DIST += tests/fuzz/fuzz.sh $(patsubst $(srcdir)/%,%,$(wildcard $(srcdir)/tests/fuzz/corpus/*/*))
 
