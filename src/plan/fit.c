@@ -240,8 +240,9 @@ static void refine(struct fit_search *s, int level[AXES], struct fit *fit)
     struct fit best = {0}, other;
     int trial[AXES];
     memcpy(trial, level, sizeof trial);
+    int is_as_asked = !level[RECOMPUTE] && level[MICRO_BATCH] == first_level(s, MICRO_BATCH);
     s->is_timed = 1;
-    for (int r = 0; r < s->levels[RECOMPUTE]; r++) {
+    for (int r = 0; r < (is_as_asked ? 1 : s->levels[RECOMPUTE]); r++) {
         trial[RECOMPUTE] = r;
         for (int m = first_level(s, MICRO_BATCH); m < s->levels[MICRO_BATCH]; m++) {
             trial[MICRO_BATCH] = m;
