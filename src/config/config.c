@@ -342,14 +342,13 @@ int config_translate(FILE *out, const char *path, struct error *err)
 {
     char *text = NULL;
     size_t bytes = 0;
-    struct foreign_source source;
-    if (config_file_text(path, &text, &bytes, err))
-        return -1;
-    foreign_recognise(&source, path, text);
-    int rc = 0;
+    struct foreign_source source = {0};
+    int rc = config_file_text(path, &text, &bytes, err);
+    if (!rc)
+        foreign_recognise(&source, path, text);
     if (source.program)
         foreign_write(out, &source);
-    else
+    else if (!rc)
         rc = error_set(err,
                        "%s is not recognised as a configuration of another trainer; trireme "
                        "config --show lists the keys",
