@@ -51,7 +51,7 @@ else
 fi
 case $TRIREME_CUDA in
 *emulated)
-    refused "fp8 on another GPU" 'precision fp8 needs a GPU of compute capability 9\.0 .* \(8\.0\); use precision bf16' \
+    refused "fp8 on another GPU" 'precision fp8 needs an H100 or H200 \(compute capability 9\.0\), .* \(8\.0\); use precision bf16' \
         env TRIREME_EMULATE_LEVEL=80 "$TRIREME_CUDA" train $M run.dir=none device=cuda $eight
     refused "a plan of fp8 for the GPU here" 'precision fp8 needs cuBLASLt 12\.9 or newer, and this is cuBLASLt 12\.4\.5' \
         env TRIREME_EMULATE_CUBLASLT=120405 "$TRIREME_CUDA" plan $M device=cuda $eight

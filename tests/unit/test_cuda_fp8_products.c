@@ -313,9 +313,11 @@ static void check_lacking(const char *name, const char *value, const char *text)
 static void what_is_lacking_is_said(void **state)
 {
     check_lacking("TRIREME_EMULATE_LEVEL", "80",
-                  "a GPU of compute capability 9.0 (H100, H200), and this is emulated (8.0)");
+                  "an H100 or H200 (compute capability 9.0), for which trireme has its products, "
+                  "and this is emulated (8.0)");
     check_lacking("TRIREME_EMULATE_LEVEL", "120",
-                  "a GPU of compute capability 9.0 (H100, H200), and this is emulated (12.0)");
+                  "an H100 or H200 (compute capability 9.0), for which trireme has its products, "
+                  "and this is emulated (12.0)");
     check_lacking("TRIREME_EMULATE_CUBLASLT", "120405",
                   "cuBLASLt 12.9 or newer, and this is cuBLASLt 12.4.5");
 }
