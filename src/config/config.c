@@ -258,17 +258,21 @@ static int apply_entries(struct config *config, const char *path, const struct c
     return 0;
 }
 
-/* Refuse names that are no keys, of the file and of the arguments, before a folder that another
- * entry names is looked for. */
+/* Refuse names that are no keys, and keys with keys below them, of the file and of the arguments,
+ * before a folder that another entry names is looked for. */
 static int check_names(struct config *config, const char *path, const struct config_file *file,
                        struct error *err)
 {
-    for (int i = 0; i < file->count; i++)
-        if (is_unknown(&file->entries[i])) {
-            apply_entries(config, path, file, i, i + 1, err);
+    for (int i = 0; i < file->count; i++) {
+        const struct config_entry *e = &file->entries[i];
+        int is_key_with_keys = e->kind == ENTRY_GROUP && key_find(e->key);
+        if (!is_unknown(e) && !is_key_with_keys)
+            continue;
+        apply_entries(config, path, file, i, i + 1, err);
+        if (!is_key_with_keys)
             answer_others(path, file, i + 1, file->count, err);
-            return -1;
-        }
+        return -1;
+    }
     return 0;
 }
 

@@ -52,13 +52,14 @@ static int is_opposite(const char *a, const char *b)
 }
 
 /* A name of up to 4 characters is near at 1 edit, up to 8 at 2, a longer one at a third of its
- * length; never an opposite.  Of names that are equally near the first one tried stays. */
+ * length; never an opposite, nor one of which no letter stays.  Of names that are equally near the
+ * first one tried stays. */
 void nearest_try(struct nearest *nearest, const char *compared, const char *name)
 {
     int distance = nearest_distance(nearest->wanted, compared);
     int longest = (int)strlen(compared);
     int bound = longest / 3 > 2 ? longest / 3 : longest > 4 ? 2 : 1;
-    if (distance > bound || is_opposite(nearest->wanted, compared) ||
+    if (distance > bound || distance >= longest || is_opposite(nearest->wanted, compared) ||
         (nearest->name && distance >= nearest->distance))
         return;
     nearest->name = name;
