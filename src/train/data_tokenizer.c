@@ -75,6 +75,11 @@ int data_tokenizer_open(struct tokenizer **tokenizer, const char *name, const st
     return refuse_absent(folder, config, files, count, &why, err);
 }
 
+int data_tokenizer_has_files(const char *name)
+{
+    return name && name[0] && strcmp(name, "bytes") != 0 && strcmp(name, "unnamed") != 0;
+}
+
 int data_tokenizer_open_named(struct tokenizer **tokenizer, const char *name, struct error *err)
 {
     char folder[CONFIG_TEXT];

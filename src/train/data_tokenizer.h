@@ -12,6 +12,10 @@
 int data_tokenizer_open(struct tokenizer **tokenizer, const char *name, const struct config *config,
                         struct error *err);
 
+/* Has the tokenizer that token files call `name` (NULL or "": not known) files of its own, unlike
+ * "bytes" and "unnamed"? */
+int data_tokenizer_has_files(const char *name);
+
 /* Open the tokenizer that a user names: "bytes", a file, a model's folder, or a name of the hub
  * whose model is in the cache of this machine.  Returns 0 and a tokenizer for tokenizer_close(), or
  * -1 with err set. */

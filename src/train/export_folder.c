@@ -2,7 +2,7 @@
  *
  * A folder is refused if a model is in it.  weights_export() writes config.json and the weights;
  * what goes with a model beside these, the files of its tokenizer and of generation, is found and
- * copied by export_texts.c.
+ * copied by export_tokenizer.c.
  *
  * For a run, rank 0 exports to hf.partial, renames what is at hf (to hf.old if the run wrote it,
  * else to a name that is free), renames hf.partial to hf, and removes hf.old.
@@ -23,7 +23,8 @@
 #include "io/tokenizer.h"
 #include "model/modules.h"
 #include "train/data_chat.h"
-#include "train/export_texts.h"
+#include "train/data_tokenizer.h"
+#include "train/export_tokenizer.h"
 #include "train/run_changes.h"
 
 enum dtype export_folder_dtype(const struct config *config, enum weights_what what)
@@ -50,15 +51,15 @@ static int export_model(struct weights_export *how, const char *tokenizer,
                         struct checkpoint *checkpoint, const struct config *config,
                         struct error *err)
 {
-    struct export_texts texts;
-    int rc = export_texts_find(&texts, tokenizer, checkpoint, config, err);
-    how->ids = texts.ids;
+    struct export_tokenizer found;
+    int rc = export_tokenizer_find(&found, tokenizer, checkpoint, config, err);
+    how->ids = found.ids;
     if (!rc)
-        rc = export_texts_check(&texts, how->folder, err) || disk_make_folders(how->folder, err) ||
-             weights_export(how, checkpoint, config, err) ||
-             export_texts_copy(&texts, how->folder, err);
+        rc = export_tokenizer_check(&found, how->folder, err) ||
+             disk_make_folders(how->folder, err) || weights_export(how, checkpoint, config, err) ||
+             export_tokenizer_copy(&found, how->folder, err);
     how->ids = NULL;
-    export_texts_free(&texts);
+    export_tokenizer_free(&found);
     return rc ? -1 : 0;
 }
 
@@ -86,8 +87,7 @@ static void report_tokenizer(struct log *log, const char *folder,
                              const struct checkpoint *checkpoint)
 {
     const char *name = run_data_tokenizer(checkpoint->meta);
-    int has_files = name && strcmp(name, "bytes") != 0 && strcmp(name, "unnamed") != 0;
-    if (has_files && !disk_has(folder, "tokenizer.json"))
+    if (data_tokenizer_has_files(name) && !disk_has(folder, "tokenizer.json"))
         log_warn(log,
                  "%s has no tokenizer: the run's data was made with \"%s\", whose files lie "
                  "neither in model.path nor beside data.train; copy its tokenizer.json there, or "

@@ -10,7 +10,7 @@
 enum dtype export_folder_dtype(const struct config *config, enum weights_what what);
 
 /* Create how->folder and write the model into it as weights_export() does, and for EXPORT_MODEL
- * what goes with it beside (export_texts.h): `tokenizer` is one that a user names, or NULL.  Not
+ * what goes with it beside (export_tokenizer.h): `tokenizer` is one that a user names, or NULL. Not
  * collective.  Returns 0, or -1 with err set: the folder holds a model already or the tokenizer of
  * another, `tokenizer` is another than that of the data or has no files, adapters would fit no
  * module of their model, or what weights_export() returns -1 for. */

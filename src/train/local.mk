@@ -3,7 +3,7 @@ libtrireme_a_SOURCES += \
 	src/train/data_tokenizer.c src/train/data_tokenizer.h \
 	src/train/evaluate.c src/train/evaluate.h src/train/gpu_check.c src/train/gpu_check.h src/train/gpu_shapes.c src/train/gpu_shapes.h src/train/generator.c src/train/generator.h \
 	src/train/samples.c src/train/samples.h src/train/sampling.c src/train/sampling.h \
-	src/train/export_folder.c src/train/export_folder.h src/train/export_texts.c src/train/export_texts.h src/train/hf_tensors.c src/train/hf_tensors.h src/train/merge.c src/train/merge.h \
+	src/train/export_folder.c src/train/export_folder.h src/train/export_tokenizer.c src/train/export_tokenizer.h src/train/hf_tensors.c src/train/hf_tensors.h src/train/merge.c src/train/merge.h \
 	src/train/lr_schedule.c src/train/lr_schedule.h src/train/memory_budget.c src/train/memory_budget.h \
 	src/train/pending_update.c src/train/pending_update.h src/train/metrics.c src/train/metrics.h src/train/metrics_resume.c src/train/metrics_resume.h \
 	src/train/metrics_step.h src/train/product_file.c src/train/product_file.h src/train/product_table.c src/train/product_table.h src/train/progress.c src/train/progress.h src/train/read_ahead.c src/train/read_ahead.h src/train/run_checkpoint.c src/train/run_checkpoint.h \

@@ -1,8 +1,6 @@
 /* training_data.c - see training_data.h. */
 #include "train/training_data.h"
 
-#include <string.h>
-
 #include "base/round.h"
 #include "train/data_chat.h"
 #include "train/data_files.h"
@@ -15,8 +13,7 @@ static void warn_export(const struct session *s, const struct dataset *train)
     const char *name = tokenizer_check_name(train);
     struct tokenizer *tokenizer = NULL;
     struct error why = {0};
-    if (!s->config.checkpoint.export_hf || s->config.lora.r || !name[0] || !strcmp(name, "bytes") ||
-        !strcmp(name, "unnamed"))
+    if (!s->config.checkpoint.export_hf || s->config.lora.r || !data_tokenizer_has_files(name))
         return;
     if (data_tokenizer_open(&tokenizer, name, &s->config, &why))
         log_warn(s->log,

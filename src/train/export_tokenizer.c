@@ -1,4 +1,4 @@
-/* export_texts.c - see export_texts.h.
+/* export_tokenizer.c - see export_tokenizer.h.
  *
  * The tokenizer is the one that a user names, else that of the run's data.  Its folder also has the
  * files of generation, and where that is the folder that the model came from, or the model came
@@ -7,7 +7,7 @@
  * of its tokens ends a text, and transformers builds the model_type's own class from it, which may
  * divide texts otherwise; so a tokenizer_config.json is written where there is none.
  */
-#include "train/export_texts.h"
+#include "train/export_tokenizer.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -108,18 +108,18 @@ static int open_asked(struct tokenizer **tokenizer, const char *asked, const cha
 
 /* The files of this tokenizer go with the model: those of its folder, or, where it has another name
  * than there, the file alone. */
-static void take_tokenizer(struct export_texts *texts, const struct tokenizer *tokenizer)
+static void take_tokenizer(struct export_tokenizer *found, const struct tokenizer *tokenizer)
 {
     const char *slash = strrchr(tokenizer->path, '/');
     const char *file = slash ? slash + 1 : tokenizer->path;
     if (strcmp(file, "tokenizer.json") != 0) {
-        texts->file = array_text(tokenizer->path);
-        texts->has_tokenizer = 0;
+        found->file = array_text(tokenizer->path);
+        found->has_tokenizer = 0;
         return;
     }
-    snprintf(texts->folder, sizeof texts->folder, "%.*s",
+    snprintf(found->folder, sizeof found->folder, "%.*s",
              slash ? (int)(slash - tokenizer->path) : 1, slash ? tokenizer->path : ".");
-    texts->has_tokenizer = 1;
+    found->has_tokenizer = 1;
 }
 
 /* Does every id of a model's config.json stand for a token of the tokenizer? */
@@ -151,55 +151,55 @@ static int is_tokenizer_of(const struct tokenizer *tokenizer, const char *source
 
 /* Take the ids of special tokens, and the file of generation, from the model's source where the
  * tokenizer is that model's. */
-static int take_ids(struct export_texts *texts, const char *source,
+static int take_ids(struct export_tokenizer *found, const char *source,
                     const struct tokenizer *tokenizer, struct error *err)
 {
     char *path = array_format("%s/config.json", source);
     struct js *config = source[0] ? js_read(path, err) : NULL;
     int is_own =
-        config && ((!texts->file && is_same(source, texts->folder)) ||
+        config && ((!found->file && is_same(source, found->folder)) ||
                    (tokenizer && tokenizer->path && is_tokenizer_of(tokenizer, source, config)));
     int rc = source[0] && !config ? -1 : 0;
     if (!rc)
-        texts->ids = is_own ? config : ids_of(tokenizer);
+        found->ids = is_own ? config : ids_of(tokenizer);
     if (!is_own)
         js_free(config);
-    const char *from = is_own && !disk_has(texts->folder, GENERATION) ? source : texts->folder;
-    snprintf(texts->generation, sizeof texts->generation, "%s", from);
+    const char *from = is_own && !disk_has(found->folder, GENERATION) ? source : found->folder;
+    snprintf(found->generation, sizeof found->generation, "%s", from);
     free(path);
     return rc;
 }
 
 /* The tokenizer in the folder that the model came from is taken for that of data without a name of
  * one ("unnamed") alone. */
-int export_texts_find(struct export_texts *texts, const char *asked,
-                      const struct checkpoint *checkpoint, const struct config *config,
-                      struct error *err)
+int export_tokenizer_find(struct export_tokenizer *found, const char *asked,
+                          const struct checkpoint *checkpoint, const struct config *config,
+                          struct error *err)
 {
     const char *name = run_data_tokenizer(checkpoint->meta);
     int is_unnamed = !name || !strcmp(name, "unnamed"), rc = 0;
     struct tokenizer *tokenizer = NULL;
     char source[CONFIG_TEXT];
-    *texts = (struct export_texts){.has_tokenizer = is_unnamed};
+    *found = (struct export_tokenizer){.has_tokenizer = is_unnamed};
     saved_source(config->model_path, source);
-    snprintf(texts->folder, sizeof texts->folder, "%s", source);
+    snprintf(found->folder, sizeof found->folder, "%s", source);
     if (asked)
         rc = open_asked(&tokenizer, asked, is_unnamed ? NULL : name, err);
     else if (name)
         data_tokenizer_open(&tokenizer, name, config, NULL);
     if (!rc && tokenizer && tokenizer->path)
-        take_tokenizer(texts, tokenizer);
-    rc = rc || take_ids(texts, source, tokenizer, err) ? -1 : 0;
+        take_tokenizer(found, tokenizer);
+    rc = rc || take_ids(found, source, tokenizer, err) ? -1 : 0;
     tokenizer_close(tokenizer);
     return rc;
 }
 
-int export_texts_check(const struct export_texts *texts, const char *to, struct error *err)
+int export_tokenizer_check(const struct export_tokenizer *found, const char *to, struct error *err)
 {
     char *there = array_format("%s/tokenizer.json", to);
     struct tokenizer *new = NULL, *old = NULL;
-    const char *from = texts->file ? texts->file : texts->folder;
-    int is_copied = texts->file || (texts->has_tokenizer && from[0]);
+    const char *from = found->file ? found->file : found->folder;
+    int is_copied = found->file || (found->has_tokenizer && from[0]);
     int rc = 0;
     if (is_copied && disk_has(to, "tokenizer.json") && !is_same(from, to) &&
         !tokenizer_open(&new, from, NULL) &&
@@ -244,22 +244,22 @@ static int write_roles(const char *folder, struct error *err)
     return rc;
 }
 
-int export_texts_copy(const struct export_texts *texts, const char *to, struct error *err)
+int export_tokenizer_copy(const struct export_tokenizer *found, const char *to, struct error *err)
 {
-    size_t count = texts->has_tokenizer ? sizeof tokenizer_files / sizeof tokenizer_files[0] : 0;
-    int rc = copy_one(texts->generation, GENERATION, to, err);
+    size_t count = found->has_tokenizer ? sizeof tokenizer_files / sizeof tokenizer_files[0] : 0;
+    int rc = copy_one(found->generation, GENERATION, to, err);
     for (size_t i = 0; !rc && i < count; i++)
-        rc = copy_one(texts->folder, tokenizer_files[i], to, err);
-    if (!rc && texts->file) {
+        rc = copy_one(found->folder, tokenizer_files[i], to, err);
+    if (!rc && found->file) {
         char *copy = array_format("%s/" TOKENIZER, to);
-        rc = disk_copy(texts->file, copy, err);
+        rc = disk_copy(found->file, copy, err);
         free(copy);
     }
     return rc || write_roles(to, err) ? -1 : 0;
 }
 
-void export_texts_free(struct export_texts *texts)
+void export_tokenizer_free(struct export_tokenizer *found)
 {
-    js_free(texts->ids);
-    free(texts->file);
+    js_free(found->ids);
+    free(found->file);
 }
