@@ -1,8 +1,9 @@
 /* foreign.c - trireme's keys for the settings of other programs; foreign_text.c has whole files.
  *
- * One row for each meaning: the names other tools have for it, the key here, and a note where the
- * values differ.  Names with a dot match the end of a dotted name ("optimizer.params.lr"), names of
- * one letter the options of llm.c ("-b").  Case and '-' for '_' make no difference.
+ * One row for each meaning: the names other tools have for it, the key here, and where the values
+ * differ a note, or a table of theirs and ours; a value that is in no table is the user's to
+ * choose.  Names with a dot match the end of a dotted name ("optimizer.params.lr"), names of one
+ * letter the options of llm.c ("-b").  Case and '-' for '_' make no difference.
  */
 #include "config/foreign.h"
 
@@ -16,7 +17,7 @@ const struct foreign foreign_names[] = {
     {.names = "bf16.enabled|bf16",
      .here = "precision",
      .note = "bf16 or fp16; without it fp32",
-     .values = "true=bf16|auto=bf16"},
+     .values = "true=bf16"},
     {.names = "fp16.enabled|fp16",
      .here = "precision",
      .note = "bf16 or fp16; without it fp32",
@@ -115,8 +116,7 @@ const struct foreign foreign_names[] = {
     {.names = "fsdp_cpu_ram_efficient_loading|cpu_ram_efficient_loading|low_cpu_mem_usage",
      .here = "model.loading",
      .note = "node has one rank of each node read and send; with each, ranks read no more than "
-             "their own parts",
-     .values = "true=node|false=each"},
+             "their own parts"},
     {.names = "activation_checkpoint.mode|recompute_granularity", .here = "recompute"},
     {.names = "gradient_checkpointing|activation_checkpointing|fsdp_activation_checkpointing|"
               "partition_activations|use_recompute|enable_activation_checkpointing|-r",
@@ -135,10 +135,13 @@ const struct foreign foreign_names[] = {
      .here = "offload.optimizer",
      .note = "with offload.gradients, a key of its own here",
      .values = "cpu=host|nvme=disk|true=host|false=none|none=none"},
-    {.names = "offload_param_device|offload_param.device|offload_param|fsdp_offload_params|"
-              "enable_cpu_offload|offload_params",
+    {.names = "offload_param_device|offload_param.device|offload_param|offload_params",
      .here = "offload.params",
      .values = "cpu=host|nvme=disk|true=host|false=none|none=none"},
+    {.names = "fsdp_offload_params|enable_cpu_offload",
+     .here = "offload.params",
+     .note = "with offload.gradients and offload.optimizer, as FSDP moves all three",
+     .values = "false=none"},
     {.names = "nvme_path|offload_optimizer_nvme_path|offload_param_nvme_path",
      .here = "offload.path"},
 
@@ -305,10 +308,13 @@ const struct foreign foreign_names[] = {
     {.names = "lora_attn_modules",
      .here = "lora.target_modules",
      .note = "torchtune's output_proj is o_proj"},
-    {.names = "lora_target_linear|apply_lora_to_mlp",
+    {.names = "lora_target_linear",
      .here = "lora.target_modules",
      .note = "all-linear is every linear layer of the blocks",
      .values = "true=all-linear"},
+    {.names = "apply_lora_to_mlp",
+     .here = "lora.target_modules",
+     .note = "gate_proj, up_proj and down_proj, beside those of attention"},
     {.names = "additional_target", .here = "lora.modules_to_save"},
     {.names = "lora_model_dir|adapter_name_or_path", .here = "lora.path"},
     {.names = "peft_use_dora", .here = "lora.use_dora"},

@@ -1,4 +1,5 @@
-/* foreign_model.c - see foreign_model.h. */
+/* foreign_model.c - names of files by which models and checkpoints of other programs are
+ * recognised; nothing in the files is read. */
 #include "config/foreign_model.h"
 
 #include <dirent.h>

@@ -25,10 +25,10 @@
 /* Words that only one program's configurations have.  The first row of which a text has a word
  * names its program. */
 static const struct program {
-    const char *words, *name;
-    const char *script;   /* options and commands of shell scripts "a|b", or NULL */
-    const char *defaults; /* keys "a|b" whose defaults differ there, or NULL */
-    int certain;          /* 1: also beside groups of trireme's, as torchtune has a group model */
+    const char *words, *name; /* words NULL: it has scripts alone */
+    const char *script;       /* options and commands of shell scripts "a|b", or NULL */
+    const char *defaults;     /* keys "a|b" whose defaults differ there, or NULL */
+    int certain; /* 1: also beside groups of trireme's, as torchtune has a group model */
 } programs[] = {
     {.words = "_component_",
      .name = "torchtune",
@@ -64,11 +64,10 @@ static const struct program {
      .name = "LLM Foundry",
      .defaults = ADAMW_OF_TORCH "|train.clip|train.schedule"},
     {.words = "architectures|transformers_version", .name = "a Hugging Face model"},
-    {.words = "always_save_checkpoint|wandb_log|lr_decay_iters|learning_rate_decay|eval_iters",
+    {.words = "always_save_checkpoint|wandb_log|decay_lr",
      .name = "nanoGPT",
      .defaults = "train.schedule|train.warmup_steps|train.min_lr"},
-    {.words = "train_gpt2cu",
-     .name = "llm.c",
+    {.name = "llm.c",
      .script = "train_gpt2cu|train_gpt2|train_gpt2fp32cu",
      .defaults = "train.weight_decay"},
 };

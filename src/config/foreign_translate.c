@@ -230,7 +230,7 @@ static void write_defaults(FILE *out, const struct translation *t, const char *k
         if (is_set(t, name) || (is_of_adapter && !is_set(t, "lora.r")))
             continue;
         if (!count++)
-            fprintf(out, "# Not set above, and by default another value in %s:\n", program);
+            fprintf(out, "# Not set above, and usually another value in %s:\n", program);
         fprintf(out, "%s: %s\n", name, key_find(name)->initial);
     }
 }

@@ -1,4 +1,16 @@
-/* foreign_words.c - see foreign_words.h. */
+/* foreign_words.c - reading keys of texts that no parser of theirs is here for.
+ *
+ * A key is a word before ':' or '=' that stands where keys do: first in its line or in a list's
+ * item, or behind '{' or ','.  The map that it is in follows from braces and columns:
+ *
+ *     {"zero": {"stage": 3}}     stage is in two braces; zero, a map in one, is its map
+ *     optimizer:                 a map, because what is below it begins farther right
+ *       lr: 1e-4                 in optimizer
+ *     [training]                 a table of TOML, column -1: all keys up to the next are in it
+ *
+ * Lists and values of many characters are keys without a value to show.  Of a shell script the
+ * options are read, in whatever variable or command they stand.
+ */
 #include "config/foreign_words.h"
 
 #include <ctype.h>

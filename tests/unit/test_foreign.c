@@ -252,7 +252,7 @@ static void files_are_named(void **state)
          "torchtitan", "\nparallel.tensor: 2 # tensor_parallel_degree\n"},
         {"base_model: m\nfsdp:\nfsdp_config:\n", "axolotl", "\nmodel.path: m # base_model\n"},
         {"base_model: m\nfsdp_config:\n  fsdp_offload_params: true\n", "axolotl",
-         "\noffload.params: host # fsdp_offload_params: true\n"},
+         "\n# fsdp_offload_params: true is offload.params here (with offload.gradients and "},
         {"model:\n  _component_: torchtune.models.llama3_2.llama3_2_1b\ntokenizer:\n"
          "  path: t.model\ndevice: cuda\nbatch_size: 4\nlist: [a, b]\n",
          "torchtune", "\n# batch_size: 4 is train.global_batch here"},
@@ -313,7 +313,7 @@ static const struct {
       "train.warmup_steps: 10 # warmup_steps\n",
       "# neftune_noise_alpha: 5 - noise on embeddings is not in this version of trireme\n# z_loss: "
       "1 - the loss is",
-      "\n# Without an answer: liger_rope\n# Not set above, and by default another value in "
+      "\n# Without an answer: liger_rope\n# Not set above, and usually another value in "
       "axolotl:\ntrain.beta2: 0.95\n"},
      {"train.weight_decay: 0.1"}},
     {"stage: sft\nfinetuning_type: lora\nlora_rank: 8\nlora_target: all\nmax_samples: 9\n"
@@ -330,8 +330,9 @@ static const struct {
      "  split: s\noptimizer:\n  _component_: AdamW\n  weight_decay: 0.01\n  lr: 3e-4\n"
      "max_steps_per_epoch: null\nlog: http://a:1\nlist:\n  - one\n",
      {"lora.alpha: 16 # lora_alpha\n", "train.weight_decay: 0.01 # ", "train.lr: 3e-4 # ",
-      "\n# Without an answer: _component_, path, _component_, log, list\n# Not set above, and by "
-      "default another value in torchtune:\ntrain.beta2: 0.95\ntrain.clip: 1\ntrain.schedule: "
+      "\n# Without an answer: _component_, path, _component_, log, list\n# Not set above, and "
+      "usually "
+      "another value in torchtune:\ntrain.beta2: 0.95\ntrain.clip: 1\ntrain.schedule: "
       "cosine\n"},
      {"max_steps_per_epoch", "http", "model.path"}},
     {"{\"zero_optimization\": {\"stage\": 2, \"unknown\": 1e9}, \"fp16\": {\"enabled\": "
@@ -358,9 +359,11 @@ static const struct {
     {"optimizer:\n  name: adamw\n  inner:\n    a: 1\n  lr: 1e-3\nscheduler:\n  type: cosine\n"
      "model_type: x\nnum_train_epochs: 1\n",
      {"train.optimizer: adamw # optimizer.name\n", "train.schedule: cosine # scheduler.type\n"}},
-    {"num_train_epochs: 3\nnum_processes: 8\nnum_machines: 2\ngradient_checkpointing: true\n"
+    {"num_train_epochs: 3\nbf16: auto\nfsdp_offload_params: false\nnum_processes: 8\nnum_machines: "
+     "2\ngradient_checkpointing: true\n"
      "fsdp: x\nfsdp_config:\n  fsdp_reshard_after_forward: false\nload_in_4bit: true\n",
-     {"# num_processes: 8, num_machines: 2 - the launcher", "recompute: full # gradient_check",
+     {"# bf16: auto is precision here (", "offload.params: none # fsdp_offload_params: false\n",
+      "# num_processes: 8, num_machines: 2 - the launcher", "recompute: full # gradient_check",
       "parallel.strategy: SHARD_GRAD_OP # fsdp_reshard_after_forward: false\n",
       "lora.quantize_base: nf4 # load_in_4bit: true\n"}},
 };
